@@ -1,0 +1,1 @@
+"""The decision core: values in, decisions out. No files, no clock, no logging, no subprocess."""

@@ -1,0 +1,99 @@
+"""Durations as people write them: `250ms 5s 10m 1h30m 2d 1w` (contract 3.10)."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+_MILLISECOND = timedelta(milliseconds=1)
+_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}  #: in milliseconds, largest first
+_NEXT_UNIT = {"w": "d", "d": "h", "h": "m", "m": "s", "s": "ms"}
+_FORM = re.compile("".join(rf"(?:(\d{{1,12}}){unit})?" for unit in _UNITS), re.ASCII)
+_WORDS = {
+    "w": "weeks?",
+    "d": "days?",
+    "h": "hours?|hrs?",
+    "m": "minutes?|mins?",
+    "s": "seconds?|secs?",
+    "ms": "milliseconds?|msecs?",
+}
+# Rarely asked for, so compiled at first use: `re` keeps them.
+_LONG_FORM = " *".join(rf"(?:(\d{{1,12}}) ?(?:{words}|{unit})(?![a-z]))?" for unit, words in _WORDS.items())
+_ISO_FORM = r"P(?:(\d{1,12})W)?(?:(\d{1,12})D)?(?:T(?=\d)(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,12})S)?)?()"
+_BARE_END = re.compile(r"(?:.*?(ms|[wdhms]))?(\d+)", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[wdhms])", re.ASCII)
+LONGEST = timedelta(days=36_525)  #: a century: any instant of this era plus or minus it is still a datetime
+
+
+def parse_duration(text: str) -> timedelta:
+    """Given a duration, return it as a timedelta of whole milliseconds, zero included.
+
+    Shape: numbers with a unit, the largest unit first, each at most once: `1h30m`. The long forms `2 weeks`, `5min` and `PT5M`
+    are read too.
+    Raise ValueError, with a message fit for the operator and a suggestion where one can be made, for anything else.
+    Source: contract 3.10.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f'{text!r} is not a duration; write it as text with a unit, such as "5s", "10m" or "1h30m"')
+    fits = len(text) <= 80 and text == text.strip()
+    match = (_FORM.fullmatch(text) or _long_form(text)) if fits else None
+    if match is None or not any(match.groups()):
+        raise ValueError(_refusal(text))
+    amounts = zip(match.groups(), _UNITS.values(), strict=True)
+    total = sum(int(amount) * size for amount, size in amounts if amount)
+    if total > LONGEST // _MILLISECOND:
+        raise ValueError(f"{text!r} is too long; the longest duration is {format_duration(LONGEST)} (100 years)")
+    return timedelta(milliseconds=total)
+
+
+def format_duration(duration: timedelta) -> str:
+    """Given a duration, return its one canonical text, which `parse_duration` reads back: `1h30m`, `1w`, `250ms`, `0s`.
+
+    Parts of a millisecond are cut; a negative duration, which only arises between clock readings, gets a minus sign.
+    """
+    if duration < timedelta(0):
+        return "-" + format_duration(-duration)
+    rest = duration // _MILLISECOND
+    parts = []
+    for unit, size in _UNITS.items():
+        amount, rest = divmod(rest, size)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return "".join(parts) or "0s"
+
+
+def _long_form(text: str) -> re.Match[str] | None:
+    return re.fullmatch(_LONG_FORM, text, re.ASCII) or re.fullmatch(_ISO_FORM, text, re.ASCII)
+
+
+def _refusal(text: str) -> str:
+    shown = repr(text if len(text) <= 80 else text[:77] + "...")
+    if text.strip().startswith("-"):
+        return f"{shown} is negative; a duration is zero or more, such as 5s, 10m or 1h30m"
+    suggestion = _suggestion(text)
+    bare = _BARE_END.fullmatch(text)
+    if bare is not None and suggestion is not None:
+        return f"{shown} ends in a number without a unit; did you mean {suggestion}?"
+    if suggestion is not None:
+        return f"{shown} is not a duration; did you mean {suggestion}?"
+    return f"{shown} is not a duration; write 250ms, 5s, 10m, 1h30m, 2d or 1w"
+
+
+def _suggestion(text: str) -> str | None:
+    """What the text most likely meant, in the canonical form, or None."""
+    if not text.isascii() or len(text) > 80:
+        return None
+    plain = text.strip().lower()
+    for unit, words in _WORDS.items():
+        plain = re.sub(rf"(?<=[\d\s])(?:{words})(?![a-z])", unit, plain)
+    plain = re.sub(r"(?:\s|,|and)+", "", plain)
+    bare = _BARE_END.fullmatch(plain)
+    if bare is not None:
+        plain += _NEXT_UNIT.get(bare.group(1), "?") if bare.group(1) else "s"
+    parts = _PART.findall(plain)
+    if not parts or "".join(amount + unit for amount, unit in parts) != plain:
+        return None
+    total = sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+    if total > LONGEST // _MILLISECOND:
+        return None
+    return format_duration(timedelta(milliseconds=round(total)))
