@@ -1,0 +1,201 @@
+"""Every path of a store, and which store a command means (contract 2, 2.1)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from wfctl.errors import InvalidArgument
+
+Kind = Literal["schedule", "deployment"]
+
+_RUN_ID = re.compile(r"run-(\d{6}|[1-9]\d{6,17})", re.ASCII)
+
+
+def format_run_id(number: int) -> str:
+    """Given a run's number, counted from 1, return its id, such as `run-000001`."""
+    if number < 1:
+        raise ValueError(f"runs are numbered from 1, not {number}")
+    return f"run-{number:06d}"
+
+
+def is_run_id(text: str) -> bool:
+    """Return whether `text` is the id of a run as `format_run_id` writes it."""
+    return _RUN_ID.fullmatch(text) is not None and text != "run-000000"
+
+
+def parse_run_id(text: str) -> int:
+    """Given a run's id, return its number. Raise InvalidArgument for anything that `format_run_id` does not write."""
+    if not is_run_id(text):
+        raise InvalidArgument(f"{text!r} is not the id of a run; write it as run-000001")
+    return int(text[4:])
+
+
+class Layout:
+    """The paths below one store's root. Ids and names that reach a path were checked before (contract 2.8)."""
+
+    __slots__ = (
+        "artifacts",
+        "control_socket",
+        "deployments",
+        "ledger",
+        "root",
+        "runs",
+        "scheduler_lock",
+        "schedules",
+        "settings",
+    )
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.settings = root / "wfctl.toml"
+        self.schedules = root / "schedules"
+        self.deployments = root / "deployments"
+        self.artifacts = root / "artifacts"
+        self.runs = root / "runs"
+        self.ledger = root / "ledger.db"
+        self.scheduler_lock = root / "scheduler.lock"
+        self.control_socket = root / "control.sock"
+
+    def __repr__(self) -> str:
+        return f"Layout({str(self.root)!r})"
+
+    def directories(self) -> tuple[Path, ...]:
+        """Return the directories that `init` makes below the root."""
+        return (self.schedules, self.deployments, self.artifacts, self.runs)
+
+    def definitions(self, kind: Kind) -> Path:
+        """Return the directory of the definitions of that kind."""
+        return self.schedules if kind == "schedule" else self.deployments
+
+    def definition(self, kind: Kind, name: str) -> Path:
+        """Return the TOML file of one definition."""
+        return self.definitions(kind) / f"{name}.toml"
+
+    def artifact(self, digest: str) -> Path:
+        """Given the hex SHA-256 of a content, return where it is kept."""
+        return self.artifacts / digest
+
+    def keeper_socket(self, protocol: int) -> Path:
+        """Return the socket of the store's keeper of that protocol."""
+        return self.root / f"keeper.{protocol}.sock"
+
+    def keeper_lock(self, protocol: int) -> Path:
+        """Return the lock of the store's keeper of that protocol."""
+        return self.root / f"keeper.{protocol}.lock"
+
+    def run(self, run_id: str) -> RunPaths:
+        """Return the paths of one run."""
+        return RunPaths(self.runs / run_id)
+
+
+class RunPaths:
+    """The paths below one run's directory, made when they are asked for: a thousand runs may be launched at once."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def identity(self) -> Path:
+        """Whose run it is, for a ledger that does not know (contract 2.8)."""
+        return self.root / "run.json"
+
+    @property
+    def input(self) -> Path:
+        """The bound input, `$WFCTL_INPUT`."""
+        return self.root / "input.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """wfctl's own record of how far a stopped run had come."""
+        return self.root / "checkpoint.json"
+
+    @property
+    def stdout(self) -> Path:
+        """What the run's executions wrote to their standard output."""
+        return self.root / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        """What the run's executions wrote to their standard error."""
+        return self.root / "stderr.log"
+
+    @property
+    def files(self) -> Path:
+        """The pinned files, `$WFCTL_FILES`."""
+        return self.root / "files"
+
+    @property
+    def work(self) -> Path:
+        """The default working directory."""
+        return self.root / "work"
+
+    @property
+    def driver_lock(self) -> Path:
+        """The lock of a command that drives the run itself (contract 6.12)."""
+        return self.root / "driver"
+
+    def execution(self, k: int) -> ExecutionPaths:
+        """Return the paths of execution k."""
+        return ExecutionPaths(self.root / str(k))
+
+
+class ExecutionPaths:
+    """The paths of one execution: what its process may write, and what it was resumed with."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def output(self) -> Path:
+        """`$WFCTL_OUTPUT`."""
+        return self.root / "output"
+
+    @property
+    def checkpoint(self) -> Path:
+        """`$WFCTL_CHECKPOINT`."""
+        return self.root / "checkpoint"
+
+    @property
+    def interrupt(self) -> Path:
+        """`$WFCTL_INTERRUPT`."""
+        return self.root / "interrupt"
+
+    @property
+    def resume(self) -> Path:
+        """`$WFCTL_RESUME`: the input a person gave."""
+        return self.root / "resume.json"
+
+
+def find_store(flag: str | Path | None, environ: Mapping[str, str], *, is_root: bool | None = None) -> Path:
+    """Given `--store` and the environment, return the absolute path of the store that is meant (contract 2.1).
+
+    The path need not exist. Raise InvalidArgument for an empty one, and where neither XDG_STATE_HOME nor HOME is set.
+    """
+    if flag is not None:
+        return _absolute(str(flag), "--store")
+    if environ.get("WFCTL_STORE"):
+        return _absolute(environ["WFCTL_STORE"], "WFCTL_STORE")
+    if environ.get("STATE_DIRECTORY"):
+        return _absolute(environ["STATE_DIRECTORY"].split(":")[0], "STATE_DIRECTORY")  # systemd lists several with colons
+    if os.geteuid() == 0 if is_root is None else is_root:
+        return Path("/var/lib/wfctl")
+    state = environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):  # the XDG specification: a relative one is ignored
+        return Path(state) / "wfctl"
+    if not environ.get("HOME"):
+        raise InvalidArgument("no store is named and HOME is not set; name one with --store DIR or WFCTL_STORE")
+    return _absolute(environ["HOME"], "HOME") / ".local/state/wfctl"
+
+
+def _absolute(text: str, source: str) -> Path:
+    if not text or "\0" in text:
+        raise InvalidArgument(f"{source} names no directory; write --store DIR")
+    return Path.cwd() / text

@@ -1,0 +1,191 @@
+"""Definitions and their revisions: what is wanted on disk, what is known of the file, and whether it can be trusted."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wfctl.core.model import Json
+from wfctl.store.layout import Kind
+from wfctl.store.ledger.schema import KIND_NUMBER
+
+Signature = tuple[int, int, int]  #: mtime in nanoseconds, size, inode
+
+_COLUMNS = (
+    "number, kind, id, revision, digest, prior_digest, written, mtime_ns, size, inode, diagnostic, created_at, deleted_at"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionRow:
+    """What the ledger knows of one definition. Times are microseconds since the epoch."""
+
+    number: int
+    kind: Kind
+    id: str
+    revision: int
+    digest: str | None
+    prior_digest: str | None
+    is_written: bool
+    signature: Signature | None
+    diagnostic: Mapping[str, Json] | None
+    created_at: int
+    deleted_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionRow:
+    """One saved state of a definition."""
+
+    revision: int
+    recorded_at: int
+    actor: str
+    croniter: str
+    tz_database: str
+    digest: str
+    content: str
+    plain: Mapping[str, Json]
+    max_run: int | None
+
+
+def _row(values: tuple[Any, ...]) -> DefinitionRow:
+    number, kind, name, revision, digest, prior, written, mtime_ns, size, inode, diagnostic, created_at, deleted_at = values
+    return DefinitionRow(
+        number=number,
+        kind="schedule" if kind else "deployment",
+        id=name,
+        revision=revision,
+        digest=digest,
+        prior_digest=prior,
+        is_written=bool(written),
+        signature=None if mtime_ns is None else (mtime_ns, size, inode),
+        diagnostic=json.loads(diagnostic) if diagnostic else None,
+        created_at=created_at,
+        deleted_at=deleted_at,
+    )
+
+
+def find(connection: sqlite3.Connection, kind: Kind, name: str) -> DefinitionRow | None:
+    """Return what is known of that id, deleted or not; None when it was never used."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? AND id = ?", (KIND_NUMBER[kind], name))
+    values = found.fetchone()
+    return _row(values) if values else None
+
+
+def get(connection: sqlite3.Connection, number: int) -> DefinitionRow:
+    """Return the definition of that number."""
+    return _row(connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE number = ?", (number,)).fetchone())
+
+
+def list_all(connection: sqlite3.Connection, kind: Kind) -> list[DefinitionRow]:
+    """Return every definition of a kind, deleted ones too, by id."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? ORDER BY id", (KIND_NUMBER[kind],))
+    return [_row(values) for values in found]
+
+
+def signatures(connection: sqlite3.Connection, kind: Kind) -> dict[str, tuple[Signature | None, bool]]:
+    """Return, by id, the signature of each live definition's file, and whether a look at the file is due whatever it is."""
+    found = connection.execute(
+        "SELECT id, mtime_ns, size, inode, written, diagnostic IS NOT NULL, deleted_at IS NOT NULL FROM definitions"
+        " WHERE kind = ?",
+        (KIND_NUMBER[kind],),
+    )
+    return {
+        name: (None if mtime_ns is None else (mtime_ns, size, inode), bool(not written or broken or deleted))
+        for name, mtime_ns, size, inode, written, broken, deleted in found
+    }
+
+
+def insert(connection: sqlite3.Connection, kind: Kind, name: str, *, created_at: int) -> int:
+    """Enter a new id with no revision yet and return its number."""
+    cursor = connection.execute(
+        "INSERT INTO definitions (kind, id, revision, written, created_at) VALUES (?, ?, 0, 1, ?)",
+        (KIND_NUMBER[kind], name, created_at),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def add_revision(connection: sqlite3.Connection, number: int, row: RevisionRow) -> None:
+    """Record a revision and make it the current one."""
+    plain = json.dumps(row.plain, ensure_ascii=False, separators=(",", ":"))
+    connection.execute(
+        "INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            row.revision,
+            row.recorded_at,
+            row.actor,
+            row.croniter,
+            row.tz_database,
+            row.digest,
+            row.content,
+            plain,
+            row.max_run,
+        ),
+    )
+    connection.execute("UPDATE definitions SET revision = ?, digest = ? WHERE number = ?", (row.revision, row.digest, number))
+
+
+def want(connection: sqlite3.Connection, number: int, *, prior_digest: str | None) -> None:
+    """Note that the file is to be brought from `prior_digest` (None: no file) to the current revision (contract 2.4)."""
+    connection.execute(
+        "UPDATE definitions SET written = 0, prior_digest = ?, mtime_ns = NULL, diagnostic = NULL WHERE number = ?",
+        (prior_digest, number),
+    )
+
+
+def note_written(connection: sqlite3.Connection, number: int, digest: str, signature: Signature | None) -> None:
+    """Note that the file holds the content of that digest, unless a newer one is wanted by now."""
+    mtime_ns, size, inode = signature or (None, None, None)
+    connection.execute(
+        "UPDATE definitions SET written = 1, prior_digest = NULL, mtime_ns = ?, size = ?, inode = ?, diagnostic = NULL"
+        " WHERE number = ? AND digest = ?",
+        (mtime_ns, size, inode, number, digest),
+    )
+
+
+def set_diagnostic(connection: sqlite3.Connection, number: int, diagnostic: Mapping[str, Json] | None) -> None:
+    """Set or clear why the definition cannot be trusted."""
+    text = json.dumps(diagnostic, ensure_ascii=False) if diagnostic else None
+    connection.execute("UPDATE definitions SET diagnostic = ?, mtime_ns = NULL WHERE number = ?", (text, number))
+
+
+def mark_deleted(connection: sqlite3.Connection, number: int, *, at: int) -> None:
+    """Retire the id for good."""
+    connection.execute("UPDATE definitions SET deleted_at = ?, diagnostic = NULL WHERE number = ?", (at, number))
+
+
+def revision(connection: sqlite3.Connection, number: int, which: int) -> RevisionRow | None:
+    """Return one revision of a definition, or None."""
+    found = connection.execute(f"{_REVISIONS} WHERE definition = ? AND revision = ?", (number, which)).fetchone()
+    return _revision(found) if found else None
+
+
+def revisions(connection: sqlite3.Connection, number: int, *, after: int, limit: int) -> list[RevisionRow]:
+    """Return revisions after a given one, ascending."""
+    found = connection.execute(
+        f"{_REVISIONS} WHERE definition = ? AND revision > ? ORDER BY revision LIMIT ?", (number, after, limit)
+    )
+    return [_revision(values) for values in found]
+
+
+_REVISIONS = "SELECT revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run FROM revisions"
+
+
+def _revision(values: tuple[Any, ...]) -> RevisionRow:
+    which, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run = values
+    return RevisionRow(
+        revision=which,
+        recorded_at=recorded_at,
+        actor=actor,
+        croniter=croniter,
+        tz_database=tz_database,
+        digest=digest,
+        content=content,
+        plain=json.loads(plain),
+        max_run=max_run,
+    )

@@ -1,0 +1,251 @@
+"""Occurrences: one row an instant, clustered by schedule and the order of recording, which is how they are paged (8.1, 8.2)."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from wfctl.core.instants import from_micros, to_micros
+from wfctl.core.model import Json, Settlement, Span, Status
+from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
+
+_MICROSECOND = timedelta(microseconds=1)
+_COLUMNS = "place, schedule, instant, status, revision, recorded_at, lateness, run, reason, span_first, span_count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceRow:
+    """One row of the history."""
+
+    place: int
+    schedule: int
+    instant: datetime
+    status: Status
+    revision: int
+    recorded_at: datetime
+    lateness: timedelta | None
+    run: int | None
+    reason: Mapping[str, Json] | None
+    span: Span | None
+
+
+def _row(values: tuple[Any, ...]) -> OccurrenceRow:
+    place, schedule, instant, status, revision, recorded_at, lateness, run, reason, span_first, span_count = values
+    return OccurrenceRow(
+        place=place,
+        schedule=schedule,
+        instant=from_micros(instant),
+        status=STATUS_OF[status],
+        revision=revision,
+        recorded_at=from_micros(recorded_at),
+        lateness=None if lateness is None else timedelta(microseconds=lateness),
+        run=run,
+        reason=json.loads(reason) if reason else None,
+        span=None if span_first is None else Span(from_micros(span_first), from_micros(instant), span_count),
+    )
+
+
+def append(
+    connection: sqlite3.Connection,
+    schedule: int,
+    rows: Sequence[Settlement],
+    *,
+    revision: int,
+    recorded_at: datetime,
+    places: Sequence[int],
+) -> None:
+    """Record rows of one schedule, oldest first, at the places given, which ascend."""
+    if not rows:
+        return
+    connection.executemany(
+        "INSERT INTO occurrences (schedule, place, instant, status, revision, recorded_at, lateness, run, reason, span_first,"
+        " span_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                schedule,
+                place,
+                to_micros(row.instant),
+                STATUS_NUMBER[row.status],
+                revision,
+                to_micros(recorded_at),
+                None if row.lateness is None else row.lateness // _MICROSECOND,
+                row.run,
+                None if row.reason is None else json.dumps(row.reason, ensure_ascii=False, separators=(",", ":")),
+                None if row.span is None else to_micros(row.span.first),
+                None if row.span is None else row.span.count,
+            )
+            for place, row in zip(places, rows, strict=True)
+        ],
+    )
+    oldest = to_micros(rows[0].instant)
+    ahead = connection.execute(
+        "SELECT 1 FROM occurrences WHERE schedule = ? AND instant > ? AND place < ? LIMIT 1", (schedule, oldest, places[0])
+    )
+    if ahead.fetchone():
+        connection.execute("UPDATE schedules SET is_disordered = 1 WHERE number = ?", (schedule,))
+
+
+def reserve_places(connection: sqlite3.Connection, count: int) -> int:
+    """Take `count` places in the order of recording and return the first."""
+    found = connection.execute("UPDATE counters SET occurrence = occurrence + ? RETURNING occurrence", (count,)).fetchone()
+    return int(found[0]) - count + 1
+
+
+def find(connection: sqlite3.Connection, schedule: int, instant: datetime) -> OccurrenceRow | None:
+    """Return the row of that instant, or the span row that it lies in."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM occurrences WHERE schedule = ? AND instant >= ? ORDER BY instant LIMIT 1",
+        (schedule, to_micros(instant)),
+    ).fetchone()
+    if found is None:
+        return None
+    row = _row(found)
+    is_within = row.instant == instant or (row.span is not None and row.span.first <= instant)
+    return row if is_within else None
+
+
+def set_status(connection: sqlite3.Connection, schedule: int, instant: datetime, status: Status) -> None:
+    """Let an admitted occurrence show what its run shows (contract 6.6)."""
+    connection.execute(
+        "UPDATE occurrences SET status = ? WHERE schedule = ? AND instant = ?",
+        (STATUS_NUMBER[status], schedule, to_micros(instant)),
+    )
+
+
+def admitted_among(connection: sqlite3.Connection, schedule: int, instants: Sequence[datetime]) -> frozenset[datetime]:
+    """Return which of these instants already have a row: they were admitted before the clock stepped back (5.14)."""
+    if not instants:
+        return frozenset()
+    found = connection.execute(
+        "SELECT instant FROM occurrences WHERE schedule = ? AND instant BETWEEN ? AND ?",
+        (schedule, to_micros(instants[0]), to_micros(instants[-1])),
+    )
+    return frozenset(from_micros(micros) for (micros,) in found) & frozenset(instants)
+
+
+def count_admitted(connection: sqlite3.Connection, schedule: int, first: datetime, last: datetime) -> int:
+    """Return how many instants from `first` to `last` a run was admitted for."""
+    found = connection.execute(
+        "SELECT count(*) FROM occurrences WHERE schedule = ? AND instant BETWEEN ? AND ? AND run IS NOT NULL",
+        (schedule, to_micros(first), to_micros(last)),
+    )
+    return int(found.fetchone()[0])
+
+
+def last_admitted_after(connection: sqlite3.Connection, schedule: int, instant: datetime) -> datetime | None:
+    """Return the latest admitted instant that lies after `instant`."""
+    found = connection.execute(
+        "SELECT max(instant) FROM occurrences WHERE schedule = ? AND instant > ? AND run IS NOT NULL",
+        (schedule, to_micros(instant)),
+    ).fetchone()
+    return None if found[0] is None else from_micros(found[0])
+
+
+def withdraw_after(connection: sqlite3.Connection, schedule: int, instant: datetime) -> list[OccurrenceRow]:
+    """Take out the rows later than `instant` that admitted nothing, and return them (contract 5.14)."""
+    where = "schedule = ? AND instant > ? AND run IS NULL"
+    found = connection.execute(f"SELECT {_COLUMNS} FROM occurrences WHERE {where}", (schedule, to_micros(instant))).fetchall()
+    connection.execute(f"DELETE FROM occurrences WHERE {where}", (schedule, to_micros(instant)))
+    return [_row(values) for values in found]
+
+
+def page(
+    connection: sqlite3.Connection,
+    *,
+    schedules: Sequence[int] | None,
+    statuses: Collection[Status] | None,
+    since: datetime | None,
+    until: datetime | None,
+    after: int,
+    limit: int,
+) -> list[OccurrenceRow]:
+    """Return up to `limit` rows behind place `after`, in the order of recording.
+
+    Given: `schedules` by number (None: all), `statuses` (None: all), instants from `since` on and before `until`.
+    Each part is an index range; several are merged by place.
+    """
+    numbers = None if statuses is None else sorted(STATUS_NUMBER[status] for status in statuses if status in STATUS_NUMBER)
+    if numbers == []:
+        return []
+    if schedules is None and (since or until):
+        schedules = _with_rows_within(connection, since, until)
+    parts: list[tuple[str, list[int]]] = []
+    for schedule in [None] if schedules is None else schedules:
+        parts += _ranges(connection, schedule, numbers, since, until, after)
+    iterators = [_rows(connection, condition, values, limit) for condition, values in parts]
+    merged = heapq.merge(*iterators, key=lambda row: row.place)
+    return [row for row, _ in zip(merged, range(limit), strict=False)]
+
+
+def _ranges(
+    connection: sqlite3.Connection,
+    schedule: int | None,
+    numbers: list[int] | None,
+    since: datetime | None,
+    until: datetime | None,
+    after: int,
+) -> Iterator[tuple[str, list[int]]]:
+    """Give the index ranges that together hold what is asked for of one schedule, or of all."""
+    conditions, values = ["place > ?"], [after]
+    if schedule is not None:
+        conditions, values = ["schedule = ?", *conditions], [schedule, *values]
+    if since or until:
+        assert schedule is not None
+        _narrow(connection, schedule, since, until, conditions, values)
+    if numbers is None:
+        yield " AND ".join(conditions), values
+    elif all(number >= RARE for number in numbers):
+        for number in numbers:
+            yield " AND ".join([*conditions, f"status = ? AND status >= {RARE}"]), [*values, number]
+    else:
+        yield " AND ".join([*conditions, f"status IN ({', '.join('?' * len(numbers))})"]), [*values, *numbers]
+
+
+def _narrow(
+    connection: sqlite3.Connection,
+    schedule: int,
+    since: datetime | None,
+    until: datetime | None,
+    conditions: list[str],
+    values: list[int],
+) -> None:
+    """Add the bounds of instants; where rows stand in their order, bound the places too, so that the range is short."""
+    disordered = connection.execute("SELECT is_disordered FROM schedules WHERE number = ?", (schedule,)).fetchone()
+    for bound, comparison, edge in ((since, ">=", ">="), (until, "<", "<")):
+        if bound is None:
+            continue
+        conditions.append(f"instant {comparison} ?")
+        values.append(to_micros(bound))
+        if disordered and disordered[0]:
+            continue
+        place = connection.execute(
+            "SELECT place FROM occurrences WHERE schedule = ? AND instant >= ? ORDER BY instant LIMIT 1",
+            (schedule, to_micros(bound)),
+        ).fetchone()
+        if place:
+            conditions.append(f"place {edge} ?")
+            values.append(place[0])
+
+
+def _rows(connection: sqlite3.Connection, condition: str, values: list[int], limit: int) -> Iterator[OccurrenceRow]:
+    for found in connection.execute(
+        f"SELECT {_COLUMNS} FROM occurrences WHERE {condition} ORDER BY place LIMIT ?", [*values, limit]
+    ):
+        yield _row(found)
+
+
+def _with_rows_within(connection: sqlite3.Connection, since: datetime | None, until: datetime | None) -> list[int]:
+    low = to_micros(since) if since else -(2**62)
+    high = to_micros(until) if until else 2**62
+    return [
+        number
+        for (number,) in connection.execute("SELECT number FROM schedules").fetchall()
+        if connection.execute(
+            "SELECT 1 FROM occurrences WHERE schedule = ? AND instant >= ? AND instant < ? LIMIT 1", (number, low, high)
+        ).fetchone()
+    ]

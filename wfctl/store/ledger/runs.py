@@ -1,0 +1,257 @@
+"""Runs: one an admitted occurrence, or started by hand; every change of state is a compare-and-set (contract 6.1, 6.6)."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from wfctl.core.instants import from_micros, to_micros
+from wfctl.core.model import RUN_STATUSES, Json, Reason, Status, run_name
+from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
+
+_COLUMNS = """number, schedule, instant, revision, deployment, deployment_revision, status, attempt, resumed_step,
+ admitted_at, started_at, attempt_at, ended_at, max_run, max_steps, is_overdue, input, reason, output, output_k,
+ interrupt, stop, resume"""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """What an admission, or a start by hand, pins for good."""
+
+    number: int
+    schedule: int | None
+    instant: datetime | None
+    revision: int | None
+    deployment: int
+    deployment_revision: int
+    admitted_at: datetime
+    max_run: timedelta | None
+    max_steps: int | None
+    input: str | None  #: JSON of a manual run's input; None: the schedule revision's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run as the ledger has it."""
+
+    number: int
+    schedule: int | None
+    instant: datetime | None
+    revision: int | None
+    deployment: int
+    deployment_revision: int
+    status: Status
+    attempt: int
+    resumed_step: int
+    admitted_at: datetime
+    started_at: datetime | None
+    attempt_at: datetime | None
+    ended_at: datetime | None
+    max_run: timedelta | None
+    max_steps: int | None
+    is_overdue: bool
+    input: str | None
+    reason: Reason | None
+    output: str | None  #: JSON text
+    output_k: int | None  #: the execution whose file holds an output too large for the ledger
+    interrupt: Mapping[str, Json] | None
+    stop: Reason | None  #: the recorded stop that decides its end (6.11)
+    resume: str | None  #: JSON text of the input given on resume
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return run_name(self.number)
+
+
+def _row(values: tuple[Any, ...]) -> RunRow:
+    (number, schedule, instant, revision, deployment, deployment_revision, status, attempt, resumed_step, admitted_at,
+     started_at, attempt_at, ended_at, max_run, max_steps, is_overdue, given, reason, output, output_k, interrupt, stop,
+     resume) = values  # fmt: skip
+    return RunRow(
+        number=number,
+        schedule=schedule,
+        instant=_instant(instant),
+        revision=revision,
+        deployment=deployment,
+        deployment_revision=deployment_revision,
+        status=STATUS_OF[status],
+        attempt=attempt,
+        resumed_step=resumed_step,
+        admitted_at=from_micros(admitted_at),
+        started_at=_instant(started_at),
+        attempt_at=_instant(attempt_at),
+        ended_at=_instant(ended_at),
+        max_run=as_span(max_run),
+        max_steps=max_steps,
+        is_overdue=bool(is_overdue),
+        input=given,
+        reason=_json(reason),
+        output=output,
+        output_k=output_k,
+        interrupt=_json(interrupt),
+        stop=_json(stop),
+        resume=resume,
+    )
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def _json(text: str | None) -> Any:
+    return json.loads(text) if text else None
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def as_span(micros: int | None) -> timedelta | None:
+    """Given microseconds, return the duration."""
+    return None if micros is None else timedelta(microseconds=micros)
+
+
+def next_number(connection: sqlite3.Connection) -> int:
+    """Return the number that the next run gets."""
+    return int(connection.execute("SELECT run FROM counters").fetchone()[0]) + 1
+
+
+def insert(connection: sqlite3.Connection, new: Sequence[NewRun]) -> None:
+    """Enter admitted runs, whose numbers follow on from the last one given."""
+    if not new:
+        return
+    connection.executemany(
+        "INSERT INTO runs (number, schedule, instant, revision, deployment, deployment_revision, status, attempt, admitted_at,"
+        f" max_run, max_steps, input) VALUES (?, ?, ?, ?, ?, ?, {STATUS_NUMBER[Status.ADMITTED]}, 1, ?, ?, ?, ?)",
+        [
+            (
+                run.number,
+                run.schedule,
+                None if run.instant is None else to_micros(run.instant),
+                run.revision,
+                run.deployment,
+                run.deployment_revision,
+                to_micros(run.admitted_at),
+                None if run.max_run is None else run.max_run // _MICROSECOND,
+                run.max_steps,
+                run.input,
+            )
+            for run in new
+        ],
+    )
+    connection.execute("UPDATE counters SET run = ?", (max(run.number for run in new),))
+
+
+def find(connection: sqlite3.Connection, number: int) -> RunRow | None:
+    """Return one run, or None."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE number = ?", (number,)).fetchone()
+    return _row(found) if found else None
+
+
+def active_of(connection: sqlite3.Connection, schedule: int) -> tuple[str, ...]:
+    """Return the ids of a schedule's unfinished runs: they hold its overlap slots (5.3)."""
+    found = connection.execute(
+        "SELECT number FROM runs WHERE schedule = ? AND status BETWEEN 11 AND 13 ORDER BY number", (schedule,)
+    )
+    return tuple(run_name(number) for (number,) in found)
+
+
+def slots_used(connection: sqlite3.Connection) -> int:
+    """Return how many execution slots scheduled runs hold (5.4)."""
+    found = connection.execute(
+        "SELECT count(*) FROM runs INDEXED BY runs_unfinished"
+        " WHERE schedule IS NOT NULL AND status BETWEEN 11 AND 13 AND status BETWEEN 11 AND 12"
+    )
+    return int(found.fetchone()[0])
+
+
+def unfinished(connection: sqlite3.Connection) -> list[RunRow]:
+    """Return every unfinished run, scheduled or manual."""
+    return [
+        _row(values)
+        for values in connection.execute(
+            f"SELECT {_COLUMNS} FROM runs WHERE status BETWEEN 11 AND 13 ORDER BY number"
+        ).fetchall()
+    ]
+
+
+def change_status(connection: sqlite3.Connection, run: RunRow, to: Status, **fields: Any) -> bool:
+    """Move a run from the status it was read with to another, with other columns. Return False when it is no more in it."""
+    names = ["status = ?", *(f"{name} = ?" for name in fields)]
+    changed = connection.execute(
+        f"UPDATE runs SET {', '.join(names)} WHERE number = ? AND status = ?",
+        (STATUS_NUMBER[to], *map(_column, fields.values()), run.number, STATUS_NUMBER[run.status]),
+    )
+    return changed.rowcount == 1
+
+
+def set_fields(connection: sqlite3.Connection, number: int, **fields: Any) -> None:
+    """Write columns of a run that are no part of its status."""
+    names = ", ".join(f"{name} = ?" for name in fields)
+    connection.execute(f"UPDATE runs SET {names} WHERE number = ?", (*map(_column, fields.values()), number))
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return to_micros(value)
+    if isinstance(value, (Mapping, list)):
+        return _text(value)
+    return value
+
+
+def record_stop(connection: sqlite3.Connection, number: int, stop: Reason) -> bool:
+    """Record why a run is to end, before the first signal. Return False when it has ended, or a stop is recorded already."""
+    changed = connection.execute(
+        "UPDATE runs SET stop = ? WHERE number = ? AND stop IS NULL AND status BETWEEN 11 AND 13", (_text(stop), number)
+    )
+    return changed.rowcount == 1
+
+
+def page(
+    connection: sqlite3.Connection,
+    *,
+    schedules: Sequence[int] | None,
+    deployment: int | None,
+    statuses: Collection[Status] | None,
+    since: datetime | None,
+    until: datetime | None,
+    after: int,
+    limit: int,
+) -> list[RunRow]:
+    """Return up to `limit` runs with numbers above `after`, ascending.
+
+    Given: schedules or a deployment by number (None: all), statuses (None: all), times of admission from `since` on and
+    before `until`. Each part is an index range; several are merged by number.
+    """
+    numbers = None if statuses is None else sorted(STATUS_NUMBER[status] for status in statuses if status in RUN_STATUSES)
+    conditions, values = ["number > ?"], [after]
+    for bound, comparison in ((since, ">="), (until, "<")):
+        if bound is not None:
+            conditions.append(f"admitted_at {comparison} ?")
+            values.append(to_micros(bound))
+    if deployment is not None:
+        conditions, values = ["deployment = ?", *conditions], [deployment, *values]
+    parts: list[tuple[list[str], list[int]]] = [(conditions, values)]
+    if schedules is not None:
+        parts = [(["schedule = ?", *conditions], [schedule, *values]) for schedule in schedules]
+    if numbers is not None and all(number >= RARE for number in numbers):
+        rare = f"status = ? AND status >= {RARE}"
+        parts = [([*names, rare], [*bound, number]) for names, bound in parts for number in numbers]
+    elif numbers is not None:
+        among = f"status IN ({', '.join('?' * len(numbers))})"
+        parts = [([*names, among], [*bound, *numbers]) for names, bound in parts]
+    merged = heapq.merge(*(_rows(connection, names, bound, limit) for names, bound in parts), key=lambda row: row.number)
+    return [row for row, _ in zip(merged, range(limit), strict=False)]
+
+
+def _rows(connection: sqlite3.Connection, conditions: list[str], values: list[int], limit: int) -> Iterator[RunRow]:
+    where = " AND ".join(conditions)
+    for found in connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY number LIMIT ?", [*values, limit]):
+        yield _row(found)

@@ -1,0 +1,188 @@
+"""The tables of the ledger, their version, and the small numbers that stand for words in them.
+
+Rows are kept narrow: a store lives for years. Words that repeat are small integers, instants are integer microseconds, and what
+most rows lack is NULL, which costs a byte. Occurrences are clustered by schedule and recording order, which is how they are
+paged; (schedule, instant) is unique beside it, and a run is unique by its occurrence (contract 6.1).
+"""
+
+from __future__ import annotations
+
+from wfctl.core.model import Status
+from wfctl.core.steps import Ended
+
+FORMAT = 1  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
+APPLICATION_ID = 0x77666374  # "wfct"
+
+#: Frequent final statuses are below RARE, so that the partial indexes for the others stay small.
+RARE = 10
+STATUS_NUMBER: dict[Status, int] = {
+    Status.COMPLETED: 1,
+    Status.SKIPPED_OVERLAP: 2,
+    Status.SKIPPED_MISFIRE: 3,
+    Status.COALESCED: 4,
+    Status.PREFLIGHT_REJECTED: 10,
+    Status.ADMITTED: 11,
+    Status.RUNNING: 12,
+    Status.INTERRUPTED: 13,
+    Status.FAILED: 14,
+    Status.EXHAUSTED: 15,
+    Status.CANCELLED: 16,
+}
+STATUS_OF: dict[int, Status] = {number: status for status, number in STATUS_NUMBER.items()}
+
+ENDED_NUMBER: dict[Ended, int] = {how: number for number, how in enumerate(Ended, start=1)}
+ENDED_OF: dict[int, Ended] = {number: how for how, number in ENDED_NUMBER.items()}
+
+DEPLOYMENT, SCHEDULE = 0, 1
+KIND_NUMBER = {"deployment": DEPLOYMENT, "schedule": SCHEDULE}
+
+WAITS_FOR_OVERLAP, WAITS_FOR_CAPACITY = 1, 2
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- One row: numbers that only grow, so that no id, place or clock reading is ever used again.
+CREATE TABLE counters (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  occurrence INTEGER NOT NULL,   -- the last place given in the order of recording
+  run INTEGER NOT NULL,          -- the last run number given
+  clock INTEGER NOT NULL         -- the latest wall clock that anything was consumed at
+);
+INSERT INTO counters VALUES (1, 0, 0, 0);
+
+CREATE TABLE definitions (
+  number INTEGER PRIMARY KEY,
+  kind INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  revision INTEGER NOT NULL,     -- 0: a file that never was valid
+  digest TEXT,                   -- of the content of that revision, which is the one wanted on disk
+  prior_digest TEXT,             -- of what the file held before, while `written` is 0
+  written INTEGER NOT NULL,      -- whether the file is known to hold the wanted content
+  mtime_ns INTEGER, size INTEGER, inode INTEGER,  -- of the file when it was last found to hold it
+  diagnostic TEXT,               -- JSON; set: the definition cannot be trusted and blocks
+  created_at INTEGER NOT NULL,
+  deleted_at INTEGER,
+  UNIQUE (kind, id)
+);
+
+CREATE TABLE revisions (
+  definition INTEGER NOT NULL REFERENCES definitions (number),
+  revision INTEGER NOT NULL,
+  recorded_at INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  croniter TEXT NOT NULL,
+  tz_database TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  content TEXT NOT NULL,         -- the TOML
+  plain TEXT NOT NULL,           -- the same, parsed, as JSON
+  max_run INTEGER,               -- resolved limit of an attempt, microseconds
+  PRIMARY KEY (definition, revision)
+) WITHOUT ROWID;
+
+CREATE TABLE schedules (
+  number INTEGER PRIMARY KEY REFERENCES definitions (number),
+  deployment INTEGER NOT NULL REFERENCES definitions (number),
+  effective_from INTEGER NOT NULL,
+  anchor INTEGER NOT NULL,
+  watermark INTEGER NOT NULL,
+  next_instant INTEGER,          -- the first one after the floor; NULL: none
+  wake_at INTEGER,               -- when it needs attention; NULL: never, as it is
+  candidate INTEGER, held_since INTEGER, can_expire INTEGER, waits_for INTEGER, held_reason TEXT,
+  last_admission INTEGER,
+  paused_at INTEGER,
+  passing_until INTEGER,         -- up to here admitted instants may come due again, after a step back of the clock
+  is_disordered INTEGER NOT NULL DEFAULT 0  -- a row was recorded out of the order of instants
+);
+CREATE INDEX schedules_by_wake ON schedules (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX schedules_by_capacity ON schedules (held_since, last_admission) WHERE waits_for = 2;
+CREATE INDEX schedules_by_deployment ON schedules (deployment);
+CREATE INDEX schedules_by_candidate ON schedules (number) WHERE candidate IS NOT NULL;
+
+CREATE TABLE occurrences (
+  schedule INTEGER NOT NULL,
+  place INTEGER NOT NULL,        -- in the order of recording, over all schedules
+  instant INTEGER NOT NULL,
+  status INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  recorded_at INTEGER NOT NULL,
+  lateness INTEGER,
+  run INTEGER,
+  reason TEXT,
+  span_first INTEGER, span_count INTEGER,
+  PRIMARY KEY (schedule, place)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX occurrences_by_instant ON occurrences (schedule, instant);
+CREATE UNIQUE INDEX occurrences_by_place ON occurrences (place);
+CREATE INDEX occurrences_rare ON occurrences (status, place) WHERE status >= 10;
+CREATE INDEX occurrences_rare_of_schedule ON occurrences (schedule, status, place) WHERE status >= 10;
+
+CREATE TABLE runs (
+  number INTEGER PRIMARY KEY,
+  schedule INTEGER,              -- NULL: a manual run
+  instant INTEGER,
+  revision INTEGER,
+  deployment INTEGER NOT NULL,
+  deployment_revision INTEGER NOT NULL,
+  status INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  resumed_step INTEGER NOT NULL DEFAULT 0,
+  admitted_at INTEGER NOT NULL,
+  started_at INTEGER,            -- of its first process
+  attempt_at INTEGER,            -- of the first process of this attempt
+  ended_at INTEGER,
+  max_run INTEGER,
+  max_steps INTEGER,
+  is_overdue INTEGER,
+  input TEXT,                    -- NULL: the schedule revision's
+  reason TEXT, output TEXT, output_k INTEGER, interrupt TEXT, stop TEXT, resume TEXT
+);
+CREATE UNIQUE INDEX runs_by_occurrence ON runs (schedule, instant) WHERE schedule IS NOT NULL;
+CREATE INDEX runs_by_schedule ON runs (schedule, number) WHERE schedule IS NOT NULL;
+CREATE INDEX runs_unfinished ON runs (schedule, number) WHERE status BETWEEN 11 AND 13;
+CREATE INDEX runs_rare ON runs (status, number) WHERE status >= 10;
+CREATE INDEX runs_by_deployment ON runs (deployment, number);
+
+CREATE TABLE executions (
+  run INTEGER NOT NULL,
+  k INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  how INTEGER,                   -- NULL: not settled
+  started_at INTEGER, ended_at INTEGER,
+  exit_status INTEGER, signal INTEGER,
+  cpu INTEGER, max_rss INTEGER, left_behind INTEGER,
+  detail TEXT,                   -- JSON: a refusal's errno, what a process that cannot be told from another needs
+  stop TEXT,                     -- a recorded stop of this execution alone
+  mark TEXT,                     -- JSON, while unsettled: when it was marked, its pid, start time and boot
+  PRIMARY KEY (run, k)
+) WITHOUT ROWID;
+CREATE INDEX executions_unsettled ON executions (run, k) WHERE how IS NULL;
+
+CREATE TABLE pauses (
+  schedule INTEGER NOT NULL,
+  paused_at INTEGER NOT NULL,
+  resumed_at INTEGER,
+  reason TEXT, actor TEXT NOT NULL, resumed_by TEXT,
+  PRIMARY KEY (schedule, paused_at)
+) WITHOUT ROWID;
+
+CREATE TABLE clock_events (
+  schedule INTEGER NOT NULL,
+  number INTEGER NOT NULL,       -- from 1, by schedule
+  recorded_at INTEGER NOT NULL,
+  floor INTEGER NOT NULL,        -- where the schedule stood
+  withdrawn TEXT NOT NULL,       -- JSON: what it took back
+  PRIMARY KEY (schedule, number)
+) WITHOUT ROWID;
+
+CREATE TABLE sessions (          -- when a supervisor was there
+  number INTEGER PRIMARY KEY,
+  pid INTEGER NOT NULL, host TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  seen_at INTEGER NOT NULL,
+  ended_at INTEGER
+);
+"""
+
+#: From format n to n + 1, each run in one transaction after a backup copy.
+MIGRATIONS: dict[int, str] = {}

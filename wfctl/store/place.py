@@ -1,0 +1,261 @@
+"""Where a store may stand, who works in it, and making one (contract 2.1, 2.7, 2.9)."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from wfctl.errors import CannotCreate, NoStore, NotAllowed, WfctlError
+from wfctl.store.disk import DIRECTORY_MODE, Disk, is_temporary
+from wfctl.store.layout import Layout
+
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        "9p",
+        "acfs",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+    }
+    | {"orangefs", "panfs", "pvfs2", "smb3", "smbfs"}
+)  #: their locks are not the kernel's own, and SQLite's write-ahead log needs memory that all its users share
+_NETWORK_FUSE = (
+    "ceph",
+    "curlftpfs",
+    "davfs",
+    "gcsfuse",
+    "gluster",
+    "goofys",
+    "juicefs",
+    "mfs",
+    "nfs",
+    "rclone",
+    "s3",
+    "smb",
+    "sshfs",
+)
+
+
+def open_place(root: Path) -> Layout:
+    """Given the path of a store, check where it stands and return its layout, links in the path resolved.
+
+    Raise NoStore where there is none, naming `wfctl init`; NotAllowed where contract 2.7 refuses it.
+    """
+    try:
+        real = root.resolve(strict=True)
+    except FileNotFoundError:
+        raise _no_store(root) from None
+    except (OSError, RuntimeError) as error:
+        raise NotAllowed(f"cannot reach the store {root}: {getattr(error, 'strerror', None) or error}") from error
+    if os.access(real, os.X_OK) and not _is_store(real):
+        raise _no_store(root)
+    check_place(root)
+    return Layout(real)
+
+
+def make_store(root: Path, disk: Disk, *, if_absent: bool = False) -> bool:
+    """Make the directories of a store. Return False when a store is there already and `if_absent` allows that.
+
+    The ledger is the caller's to make; only with it the directory is a store, so that a crash in between can be repeated.
+    Raise CannotCreate for a store that is there, a directory in use for something else, or a refusal of the system, and
+    NotAllowed for a place that contract 2.7 refuses.
+    """
+    if _is_store(root):
+        check_place(root)
+        if if_absent:
+            return False
+        raise CannotCreate(f"{root} is a store already; `wfctl init --if-absent` accepts that")
+    _require_unused(root)
+    check_place(root)
+    try:
+        for missing in reversed([parent for parent in root.parents if not parent.exists()]):
+            disk.make_directory(missing)
+        disk.make_directory(root)
+        if stat.S_IMODE(root.stat().st_mode) != DIRECTORY_MODE:
+            root.chmod(DIRECTORY_MODE)
+        for directory in Layout(root.resolve()).directories():
+            disk.make_directory(directory)
+    except (OSError, WfctlError) as error:
+        raise CannotCreate(f"cannot make the store {root}: {error}") from error
+    return True
+
+
+def assume_owner(root: Path) -> None:
+    """When root works in another user's store, take that user's groups and ids for good (contract 2.7).
+
+    To be called before anything of the store is opened. Without effect for anybody else, and where there is no store.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        owner = root.stat()
+    except OSError:
+        return
+    if owner.st_uid == 0:
+        return
+    try:
+        entry = pwd.getpwuid(owner.st_uid)
+        group, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except KeyError:  # an id without a name, as in containers
+        group, groups = owner.st_gid, [owner.st_gid]
+    os.setgroups(groups)
+    os.setgid(group)
+    os.setuid(owner.st_uid)
+
+
+def check_place(root: Path, *, filesystem_of: Callable[[Path], str] | None = None, uid: int | None = None) -> None:
+    """Given the path of a store, or of one to be made, raise NotAllowed where contract 2.7 refuses the place."""
+    me = os.geteuid() if uid is None else uid
+    real = root.resolve()
+    _check_own(real, me)
+    owner = real.stat().st_uid if real.exists() else me
+    for directory in _above(root):
+        _check_above(directory, owner)
+    for directory in real.parents:
+        if _is_store(directory):
+            raise NotAllowed(f"{real} lies inside the store {directory}; choose a place outside it")
+    filesystem = (filesystem_of or filesystem_type)(real)
+    if is_network_filesystem(filesystem):
+        raise NotAllowed(
+            f"{real} is on a network filesystem ({filesystem}), whose locks cannot be trusted; choose a local directory",
+            {"filesystem": filesystem},
+        )
+
+
+def is_network_filesystem(name: str) -> bool:
+    """Given the type of a filesystem as the kernel names it, return whether other machines may write it."""
+    if name.startswith("fuse"):
+        return name.partition(".")[2].startswith(_NETWORK_FUSE)
+    return name in NETWORK_FILESYSTEMS
+
+
+def filesystem_type(path: Path, mounts: str | None = None) -> str:
+    """Given a path, return the type of the filesystem it is on, such as `ext4` or `fuse.sshfs`; empty when unknown.
+
+    `mounts` is the text of /proc/self/mountinfo, which is read when it is not given.
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+        except OSError:
+            return ""
+    found, depth = "", -1
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 5 or not right:
+            continue
+        point = Path(_unescape(fields[4]))
+        if len(point.parts) >= depth and path.is_relative_to(point):  # a later mount of one point covers the earlier
+            found, depth = right.split(" ")[0], len(point.parts)
+    return found
+
+
+def _unescape(field: str) -> str:
+    for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(escaped, plain)
+    return field
+
+
+def _no_store(root: Path) -> NoStore:
+    return NoStore(
+        f"there is no store at {root}; make one with `wfctl --store {root} init`, or name another with --store",
+        {"path": str(root)},
+    )
+
+
+def _is_store(directory: Path) -> bool:
+    try:
+        return (directory / "ledger.db").is_file() and (directory / "schedules").is_dir()
+    except OSError:
+        return False
+
+
+def _require_unused(root: Path) -> None:
+    known = {entry.name for entry in Layout(root).directories()} | {"wfctl.toml", "ledger.db", "ledger.db-wal", "ledger.db-shm"}
+    try:
+        foreign = sorted(entry.name for entry in root.iterdir() if entry.name not in known and not is_temporary(entry.name))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CannotCreate(f"cannot make the store {root}: {error.strerror}") from error
+    if foreign:
+        raise CannotCreate(f"{root} is not empty: it holds {foreign[0]!r}, which is not a store's; choose a new directory")
+
+
+def _above(root: Path) -> list[Path]:
+    """The directories through which the store is reached, as named and as links resolve them."""
+    named, real = Path(os.path.normpath(root)), root.resolve()
+    return sorted({*named.parents, *real.parents})
+
+
+def _check_own(real: Path, me: int) -> None:
+    try:
+        status = real.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise NotAllowed(f"cannot look at {real}: {error.strerror}") from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotAllowed(f"{real} is no directory; name the directory of a store with --store")
+    if status.st_uid != me:
+        raise NotAllowed(
+            f"{real} belongs to {_user(status.st_uid)}, not to {_user(me)}; run this as {_user(status.st_uid)}, as with "
+            f"`sudo -u {_user(status.st_uid)}`",
+            {"owner": status.st_uid},
+        )
+    if status.st_mode & 0o022:
+        raise NotAllowed(
+            f"others than its owner may write {real} (mode {stat.S_IMODE(status.st_mode):04o}); run `chmod 700 {real}`"
+        )
+
+
+def _check_above(directory: Path, owner: int) -> None:
+    try:
+        status = directory.stat()
+    except OSError:
+        return  # not there yet: `init` makes it for us alone
+    if status.st_uid not in (0, owner):
+        raise NotAllowed(
+            f"{directory}, above the store, belongs to {_user(status.st_uid)}, who could replace the store; "
+            "choose a place below directories of root or of the store's owner"
+        )
+    if status.st_mode & stat.S_ISVTX:
+        return
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, owner)):
+        raise NotAllowed(
+            f"others may write {directory}, above the store, and so replace the store; run `chmod go-w {directory}`, "
+            "or choose another place"
+        )
+
+
+def _is_private_group(gid: int, owner: int) -> bool:
+    """Whether nobody but root and the owner is in the group: root's own, or the group of the owner's name."""
+    try:
+        group = grp.getgrgid(gid)
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return False
+    is_named_so = gid == 0 or (group.gr_name == name and pwd.getpwuid(owner).pw_gid == gid)
+    return is_named_so and set(group.gr_mem) <= {"root", name}
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
