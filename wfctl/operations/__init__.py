@@ -1,0 +1,1 @@
+"""One function per operation, the same for every door: Python API, JSON-RPC, client and command line."""

@@ -1,0 +1,85 @@
+"""What every operation works on: one store, opened by one process, seen through one clock."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from wfctl.clock import Clock
+from wfctl.core.definition import deployment_from_plain, schedule_from_plain
+from wfctl.core.model import DeploymentDefinition, ScheduleDefinition
+from wfctl.errors import DamagedStore
+from wfctl.store.disk import Disk
+from wfctl.store.layout import Layout
+from wfctl.store.ledger import Ledger
+from wfctl.store.ledger.definitions import RevisionRow, revision
+
+_KEPT = 4096  #: parsed revisions held in memory
+Parsed = TypeVar("Parsed", ScheduleDefinition, DeploymentDefinition)
+
+
+@dataclass(slots=True)
+class Context:
+    """One open store. Not shared between threads."""
+
+    layout: Layout
+    ledger: Ledger
+    disk: Disk
+    clock: Clock
+    actor: str
+    _schedules: OrderedDict[tuple[int, int], tuple[ScheduleDefinition, RevisionRow]] = field(default_factory=OrderedDict)
+    _deployments: OrderedDict[tuple[int, int], tuple[DeploymentDefinition, RevisionRow]] = field(default_factory=OrderedDict)
+
+    def now(self) -> datetime:
+        """Return the store's wall clock."""
+        return self.clock.now()
+
+    def schedule(self, number: int, which: int) -> tuple[ScheduleDefinition, RevisionRow]:
+        """Return one revision of a schedule, parsed. Raise DamagedStore when the ledger does not have it."""
+        return self._cached(self._schedules, schedule_from_plain, number, which)
+
+    def deployment(self, number: int, which: int) -> tuple[DeploymentDefinition, RevisionRow]:
+        """Return one revision of a deployment, parsed. Raise DamagedStore when the ledger does not have it."""
+        return self._cached(self._deployments, deployment_from_plain, number, which)
+
+    def _cached(
+        self,
+        cache: OrderedDict[tuple[int, int], tuple[Parsed, RevisionRow]],
+        parse: Callable[..., Parsed],
+        number: int,
+        which: int,
+    ) -> tuple[Parsed, RevisionRow]:
+        found = cache.get((number, which))
+        if found is not None:
+            return found
+        row = revision(self.ledger.connection, number, which)
+        if row is None:
+            raise DamagedStore(f"{self.ledger.path} lacks revision {which} of definition {number}; see `wfctl store verify`")
+        entry = (parse(row.plain), row)
+        cache[(number, which)] = entry
+        if len(cache) > _KEPT:
+            cache.popitem(last=False)
+        return entry
+
+
+class DryRun(Exception):
+    """Ends a transaction of which nothing is to be kept, with the view of what it would have made."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__("nothing is to be kept")
+        self.result = result
+
+
+def actor_name() -> str:
+    """Return who acts, as revisions, pauses and stops record it: the user, and behind sudo the one who asked."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    asked = os.environ.get("SUDO_USER")
+    return f"{asked} (as {user})" if asked and asked != user else user

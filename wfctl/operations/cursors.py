@@ -1,0 +1,50 @@
+"""Cursors: opaque, versioned, bound to their filter; a foreign or damaged one is refused (contract 8.1, 8.2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from wfctl.errors import BadCursor, InvalidArgument
+
+_VERSION = 1
+SMALLEST_PAGE, LARGEST_PAGE, PAGE = 1, 100, 20
+
+
+def check_limit(limit: Any) -> int:
+    """Given a page size, return it. Raise InvalidArgument unless it is a whole number from 1 to 100."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or not SMALLEST_PAGE <= limit <= LARGEST_PAGE:
+        raise InvalidArgument(f"limit must be from {SMALLEST_PAGE} to {LARGEST_PAGE}, not {limit!r}", {"argument": "limit"})
+    return limit
+
+
+def make_cursor(scope: Mapping[str, Any], position: Mapping[str, Any]) -> str:
+    """Given what a listing is filtered by and where it stands, return the cursor that goes on from there."""
+    body = json.dumps([_VERSION, _fingerprint(scope), position], separators=(",", ":")).encode()
+    check = hashlib.sha256(body).digest()[:6]
+    return base64.urlsafe_b64encode(check + body).decode().rstrip("=")
+
+
+def read_cursor(scope: Mapping[str, Any], cursor: Any) -> dict[str, Any]:
+    """Given a filter and a cursor of ours, return its position. Raise BadCursor for anything else."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        check, body = raw[:6], raw[6:]
+        if hashlib.sha256(body).digest()[:6] != check:
+            raise ValueError("damaged")
+        version, fingerprint, position = json.loads(body)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadCursor("the cursor is damaged; start again without --cursor", {"argument": "cursor"}) from error
+    if version != _VERSION or fingerprint != _fingerprint(scope):
+        message = "the cursor belongs to another listing; use it with the filters it was given for, or start without --cursor"
+        raise BadCursor(message, {"argument": "cursor"})
+    return dict(position)
+
+
+def _fingerprint(scope: Mapping[str, Any]) -> str:
+    text = json.dumps(scope, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,713 @@
+"""The driver: marks executions, has a keeper launch them, takes in their ends and decides what follows (contract 6).
+
+Record, then act. A mark is committed before the launch is asked for; a stop is committed before the first signal; an end is
+committed before its slot is anybody else's. After a crash in between, the next driver asks the keeper (`recover`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from wfctl import linux
+from wfctl.core import lifecycle
+from wfctl.core.lifecycle import RunEvent
+from wfctl.core.model import FINISHED, Json, Reason, Status, run_name, run_number
+from wfctl.core.recovery import Recovery, decide_recovery
+from wfctl.core.steps import Conclude, ExecutionEnd, Mark, decide_next, failure_of, is_interrupt
+from wfctl.core.steps import Ended as How
+from wfctl.errors import IoError, WfctlError
+from wfctl.keeper.client import KeeperClient
+from wfctl.keeper.protocol import Ended, Holding, Keeper, Refused, Report, Standing, Started
+from wfctl.keeper.records import DamagedRecord, read_record, record_path
+from wfctl.operations import preflight
+from wfctl.operations.context import Context
+from wfctl.operations.launching import Unlaunchable, request_for
+from wfctl.store import rundir
+from wfctl.store.ledger import executions, runs, schedules
+from wfctl.store.ledger import occurrences as history
+from wfctl.store.ledger.executions import ExecutionRow
+from wfctl.store.ledger.runs import NewRun, RunRow
+from wfctl.store.locks import is_held
+
+LOG = logging.getLogger("wfctl.driver")
+OVERDUE_SHARE = 0.8  #: of `max_run`; from there on a run is overdue (6.8)
+LARGEST_KEPT_OUTPUT = 16 * 1024  #: bytes of JSON in the ledger; a larger output is read from its file
+_LOOK_AGAIN_S = 1.0  #: how often a process is looked at that no keeper holds and no pidfd tells of
+
+
+@dataclass(slots=True)
+class Live:
+    """What the driver keeps in mind of one unfinished run. Times are monotonic seconds."""
+
+    number: int
+    keeper: Keeper | None = None  #: who holds its execution; None: nobody, or between two steps
+    k: int | None = None  #: the unsettled execution
+    step: int = 0
+    overdue_at: float | None = None
+    deadline: float | None = None
+    step_deadline: float | None = None
+    retry_at: float | None = None
+    kill_at: float | None = None  #: of a process that no keeper holds
+    process: tuple[int, int, str] | None = None  #: pid, start time and boot of a process that no keeper holds
+    pidfd: int | None = None
+
+    def times(self) -> Iterator[float]:
+        """Give the times at which something is due for it."""
+        for time in (self.retry_at, self.deadline, self.step_deadline, self.overdue_at, self.kill_at):
+            if time is not None:
+                yield time
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    number: int
+    k: int
+    step: int
+
+
+class Driver:
+    """Drives runs: all of a store's for a supervisor, one for a `run start` without one.
+
+    Not thread-safe. Every method that writes raises what the ledger raises; reports that could not be written are kept.
+    """
+
+    def __init__(self, context: Context, keeper: Keeper, *, keeper_place: str = "store", only: int | None = None) -> None:
+        self.context = context
+        self.keeper = keeper
+        self.keeper_place = keeper_place  #: written with each mark: where the keeper's socket is, `store` or `run`
+        self.only = only  #: the one run this driver is for; None: every run whose `driver` lock is free
+        self.live: dict[int, Live] = {}
+        self.on_transition: Callable[[RunRow, Status], None] = lambda run, status: None
+        self._others: list[Keeper] = []  #: keepers of commands that are gone, with runs still at work
+        self._reports: list[Report] = []  #: taken from a keeper and not yet written down
+        self._launches: list[_Launch] = []  #: marked and not yet asked for
+        self._base = preflight.base_environment(_environ())
+        self._store_id = context.ledger.store_id
+
+    # -- what the driver waits for ---------------------------------------------------------------------------------------
+
+    def descriptors(self) -> dict[int, bool]:
+        """Return what becomes readable when `take_in` has something to do, and whether it is to be written to as well."""
+        keepers = {keeper.fileno(): keeper.wants_write for keeper in [self.keeper, *self._others] if not keeper.closed}
+        return keepers | {live.pidfd: False for live in self.live.values() if live.pidfd is not None}
+
+    def next_timer(self) -> float | None:
+        """Return the monotonic time at which a retry, a limit or another look is due."""
+        times = [time for live in self.live.values() for time in live.times()]
+        if any(live.process is not None and live.pidfd is None for live in self.live.values()):
+            times.append(self.context.clock.monotonic() + _LOOK_AGAIN_S)
+        return min(times) if times else None
+
+    def mark_note(self) -> Mapping[str, Json]:
+        """Return what is written with a mark: when it was made, by the clock that a keeper tells its age by (6.10)."""
+        return {"boot": linux.boot_id(), "since_ns": linux.boottime_ns(), "keeper": self.keeper_place}
+
+    # -- launching -------------------------------------------------------------------------------------------------------
+
+    def launch_admitted(self, new: Iterable[NewRun]) -> None:
+        """Ask for the first executions of runs whose admission and mark are committed; nothing is committed in between."""
+        self._launches += [_Launch(run.number, 1, 0) for run in new]
+        self._send_launches()
+
+    def _send_launches(self) -> None:
+        refused: list[Report] = []
+        requests = []
+        waiting, self._launches = self._launches, []
+        for launch in waiting:
+            run = runs.find(self.context.ledger.connection, launch.number)
+            if run is None or run.status in FINISHED:
+                continue
+            self.live[launch.number] = self._live_of(run, launch.k, launch.step)
+            try:
+                requests.append(request_for(self.context, run, launch.k, launch.step, self._base, self._store_id))
+            except Unlaunchable as error:
+                refused.append(_refusal(run.id, launch.k, error, self.context.now()))
+        if requests:
+            self.keeper.launch(requests)
+        self._reports += refused
+
+    def _live_of(self, run: RunRow, k: int | None, step: int) -> Live:
+        live = self.live.get(run.number) or Live(run.number)
+        live.k, live.step, live.keeper, live.retry_at, live.step_deadline = k, step, self.keeper, None, None
+        self._set_limits(live, run)
+        return live
+
+    def _set_limits(self, live: Live, run: RunRow) -> None:
+        """Turn `max_run` into monotonic times; what was executed before this driver lived counts (6.8)."""
+        if run.max_run is None or run.attempt_at is None or run.stop is not None:
+            live.deadline = live.overdue_at = None
+            return
+        if live.deadline is not None:
+            return
+        passed = max(timedelta(0), self.context.now() - run.attempt_at).total_seconds()
+        start, limit = self.context.clock.monotonic() - passed, run.max_run.total_seconds()
+        live.deadline = start + limit
+        live.overdue_at = None if run.is_overdue else start + limit * OVERDUE_SHARE
+
+    # -- taking in -------------------------------------------------------------------------------------------------------
+
+    def take_in(self) -> bool:
+        """Write down everything reported, and what follows from it, in one transaction; then launch what was marked.
+
+        Return whether anything was.
+        """
+        self._poll()
+        moment = self.context.clock.monotonic()
+        if not self._reports and not self._is_timer_due(moment):
+            return False
+        stops: list[tuple[Live, timedelta]] = []
+        with self.context.ledger.transaction():
+            for report in self._reports:
+                self._apply(report)
+            self._run_timers(moment, stops)
+        self._reports = []
+        for live, grace in stops:
+            self._signal(live, grace)
+        if self._launches:
+            self._send_launches()
+        if self._reports:  # a launch that could not even be asked for
+            self.take_in()
+        return True
+
+    def _poll(self) -> None:
+        for keeper in [self.keeper, *self._others]:
+            if keeper.wants_write:
+                keeper.flush()
+            self._reports += keeper.poll()
+            if keeper.closed:
+                self._keeper_went(keeper)
+        self._others = [keeper for keeper in self._others if not keeper.closed]
+        for live in list(self.live.values()):
+            if live.process is not None and not linux.is_same_process(*live.process):
+                self._process_went(live)
+
+    def _is_timer_due(self, moment: float) -> bool:
+        return any(time <= moment for live in self.live.values() for time in live.times())
+
+    def _apply(self, report: Report) -> None:
+        connection = self.context.ledger.connection
+        number = run_number(report.run)
+        row = executions.find(connection, number, report.k) if number is not None else None
+        if row is None or row.how is not None:
+            return
+        if isinstance(report, Started):
+            self._apply_started(row, report)
+            return
+        if isinstance(report, Refused):
+            detail = {"errno": report.errno, "what": str(report.what)}
+            at = self._time(report.at)
+            executions.settle(connection, row, how=How.REFUSED, started_at=None, ended_at=at, detail=detail)
+        else:
+            self._settle_ended(row, report)
+        self._follow(row.run)
+
+    def _settle_ended(self, row: ExecutionRow, report: Ended) -> None:
+        ended_at = self._time(report.ended_at)
+        started_at = row.started_at or (report.started_at if self.context.clock.is_system else ended_at)
+        executions.settle(
+            self.context.ledger.connection,
+            row,
+            how=How.EXITED if report.exit_status is not None else How.SIGNALLED,
+            started_at=started_at,
+            ended_at=ended_at,
+            exit_status=report.exit_status,
+            signal=report.signal,
+            cpu=timedelta(microseconds=report.cpu_us),
+            max_rss_bytes=report.max_rss_bytes,
+            left_behind=report.left_behind,
+        )
+        self._note_running(row.run, started_at)
+
+    def _apply_started(self, row: ExecutionRow, report: Started) -> None:
+        at = self._time(report.at)
+        identity = {"pid": report.pid, "start_time": report.start_time, "boot": report.boot_id}
+        executions.note_started(self.context.ledger.connection, row, started_at=at, identity=identity)
+        run = self._note_running(row.run, at)
+        live = self.live.get(row.run)
+        if run is not None and live is not None:
+            self._set_limits(live, run)
+            timeout = self._steps_of(run)[row.step].timeout
+            live.step_deadline = None if timeout is None else self.context.clock.monotonic() + timeout.total_seconds()
+
+    def _time(self, reported: datetime) -> datetime:
+        """A keeper tells the machine's time; a store with a clock of its own is told by that (9.4)."""
+        return reported if self.context.clock.is_system else self.context.now()
+
+    def _note_running(self, number: int, started_at: datetime) -> RunRow | None:
+        """Let a run show that it has a process (6.6); return it as it then is."""
+        connection = self.context.ledger.connection
+        run = runs.find(connection, number)
+        if run is None or lifecycle.after(run.status, RunEvent.STARTED) is None:
+            return run
+        fields: dict[str, Any] = {"started_at": run.started_at or started_at, "attempt_at": run.attempt_at or started_at}
+        if run.status is not Status.RUNNING or run.attempt_at is None:
+            runs.change_status(connection, run, Status.RUNNING, **fields)
+            self._show(run, Status.RUNNING)
+        return replace(run, status=Status.RUNNING, **fields)
+
+    def _show(self, run: RunRow, status: Status) -> None:
+        """The occurrence shows what its run shows (6.6)."""
+        if run.schedule is not None and run.instant is not None:
+            history.set_status(self.context.ledger.connection, run.schedule, run.instant, status)
+        self.on_transition(run, status)
+
+    # -- what follows ----------------------------------------------------------------------------------------------------
+
+    def _follow(self, number: int) -> None:
+        """Within a transaction, decide and record what a run without a living execution does next."""
+        connection = self.context.ledger.connection
+        run = runs.find(connection, number)
+        if run is None or run.status in FINISHED or run.status is Status.INTERRUPTED:
+            self._forget(number)
+            return
+        steps = self._steps_of(run)
+        ends = self._ends_of(run)
+        following = decide_next(
+            steps, ends, attempt=run.attempt, resumed_step=run.resumed_step, max_steps=run.max_steps, stop=run.stop
+        )
+        if ends:
+            self._keep_output(run, ends[-1], steps[ends[-1].step].name)
+        if isinstance(following, Conclude):
+            self._conclude(run, following, ends)
+            return
+        wait = timedelta(0) if following.not_before is None else following.not_before - self.context.now()
+        if wait > timedelta(0):
+            live = self._live_of(run, None, following.step)
+            live.retry_at = self.context.clock.monotonic() + wait.total_seconds()
+            self.live[number] = live
+            return
+        self._mark_next(run, following)
+
+    def _mark_next(self, run: RunRow, following: Mark) -> None:
+        connection = self.context.ledger.connection
+        known = executions.of_run(connection, run.number)
+        k = known[-1].k + 1 if known else 1
+        executions.mark(connection, [(run.number, k, following.step, run.attempt)], self.mark_note())
+        self._launches.append(_Launch(run.number, k, following.step))
+
+    def _ends_of(self, run: RunRow) -> list[ExecutionEnd]:
+        """Return the settled executions, the last one with what its files say; earlier ones are decided."""
+        ends = executions.ends(executions.of_run(self.context.ledger.connection, run.number))
+        if not ends or ends[-1].how is not How.EXITED:
+            return ends
+        paths = self.context.layout.run(run.id)
+        interrupt = rundir.read_interrupt(paths, ends[-1].k)
+        output = rundir.read_output(paths, ends[-1].k)
+        ends[-1] = replace(
+            ends[-1],
+            interrupt=interrupt.value if interrupt.is_there and interrupt.problem is None else None,
+            output_problem=output.problem,
+        )
+        return ends
+
+    def _keep_output(self, run: RunRow, end: ExecutionEnd, step: str) -> None:
+        """The output of the last step that wrote one is the run's (6.5)."""
+        if failure_of(end, step) is not None and not is_interrupt(end):
+            return
+        output = rundir.read_output(self.context.layout.run(run.id), end.k)
+        if not output.is_there or output.problem is not None:
+            return
+        text = json.dumps(output.value, ensure_ascii=False, separators=(",", ":"))
+        is_small = len(text) <= LARGEST_KEPT_OUTPUT
+        fields = {"output": text if is_small else None, "output_k": None if is_small else end.k}
+        runs.set_fields(self.context.ledger.connection, run.number, **fields)
+
+    def _conclude(self, run: RunRow, end: Conclude, ends: Sequence[ExecutionEnd]) -> None:
+        status = lifecycle.after(run.status, end.event)
+        if status is None:
+            return
+        connection = self.context.ledger.connection
+        now = self.context.now()
+        self._write_checkpoint(run, status, ends)
+        fields: dict[str, Any] = {"reason": end.reason, "interrupt": end.interrupt}
+        if status is not Status.INTERRUPTED:
+            fields["ended_at"] = ends[-1].ended_at if ends and run.stop is None else now
+        if not runs.change_status(connection, run, status, **fields):
+            return
+        self._show(run, status)
+        if run.schedule is not None:
+            schedules.slot_freed(connection, run.schedule, now)
+        self._forget(run.number)
+
+    def _write_checkpoint(self, run: RunRow, status: Status, ends: Sequence[ExecutionEnd]) -> None:
+        """Keep how far a stopped run came (6.5); before the commit, so that a run shown as stopped always has it."""
+        paths = self.context.layout.run(run.id)
+        if not ends or (status is Status.COMPLETED and rundir.last_checkpoint(paths, ends[-1].k) is None):
+            return
+        last = ends[-1]
+        done = len({end.step for end in ends if end.attempt == run.attempt and failure_of(end, "") is None})
+        kept = rundir.last_checkpoint(paths, last.k)
+        try:
+            digest = None if kept is None else rundir.checkpoint_digest(paths, kept)
+            checkpoint = rundir.Checkpoint(attempt=run.attempt, k=last.k, steps_done=done, digest=digest)
+            rundir.write_checkpoint(paths, self.context.disk, checkpoint)
+        except (IoError, OSError) as error:
+            LOG.warning("cannot write the checkpoint of %s: %s", run.id, error, extra={"action": "checkpoint_failed"})
+
+    def _steps_of(self, run: RunRow) -> Sequence[Any]:
+        return self.context.deployment(run.deployment, run.deployment_revision)[0].steps
+
+    def _forget(self, number: int) -> None:
+        live = self.live.pop(number, None)
+        if live is not None and live.pidfd is not None:
+            os.close(live.pidfd)
+
+    # -- limits and stops ------------------------------------------------------------------------------------------------
+
+    def _run_timers(self, moment: float, stops: list[tuple[Live, timedelta]]) -> None:
+        """Within a transaction, carry out what is due by the clock: retries, limits, warnings."""
+        connection = self.context.ledger.connection
+        for live in list(self.live.values()):
+            if live.overdue_at is not None and live.overdue_at <= moment:
+                live.overdue_at = None
+                runs.set_fields(connection, live.number, is_overdue=1)
+                LOG.warning(
+                    "%s is overdue: it has used four fifths of its limit",
+                    run_name(live.number),
+                    extra={"action": "run_overdue"},
+                )
+            if live.deadline is not None and live.deadline <= moment:
+                live.deadline = None
+                run = runs.find(connection, live.number)
+                if run is not None and run.max_run is not None:
+                    self._record_stop(live.number, _deadline_reason(run.max_run), stops)
+            if live.step_deadline is not None and live.step_deadline <= moment:
+                live.step_deadline = None
+                self._record_timeout(live, stops)
+            if live.kill_at is not None and live.kill_at <= moment:
+                live.kill_at = None
+                stops.append((live, timedelta(0)))
+            if live.retry_at is not None and live.retry_at <= moment:
+                live.retry_at = None
+                run = runs.find(connection, live.number)
+                if run is not None and run.status not in FINISHED:
+                    self._mark_next(run, Mark(live.step))
+
+    def _record_timeout(self, live: Live, stops: list[tuple[Live, timedelta]]) -> None:
+        connection = self.context.ledger.connection
+        row = None if live.k is None else executions.find(connection, live.number, live.k)
+        run = runs.find(connection, live.number)
+        if row is None or run is None:
+            return
+        timeout = self._steps_of(run)[row.step].timeout
+        reason = {"code": "timeout", "limit_s": timeout.total_seconds() if timeout else None}
+        if executions.record_stop(connection, row, reason):
+            stops.append((live, self._grace_of(run)))
+
+    def stop(self, number: int, reason: Reason, *, grace: timedelta | None = None) -> bool:
+        """End a run: recorded with its reason before the first signal; what is recorded decides the outcome (6.11).
+
+        Return False when it has ended, or a stop of it is recorded already.
+        """
+        stops: list[tuple[Live, timedelta]] = []
+        with self.context.ledger.transaction():
+            recorded = self._record_stop(number, reason, stops, grace)
+        for live, wait in stops:
+            self._signal(live, wait)
+        return recorded
+
+    def finish_stopped(self, number: int) -> None:
+        """Conclude a run that rests between two steps and for which another process recorded a stop."""
+        run = runs.find(self.context.ledger.connection, number)
+        live = self.live.get(number)
+        if run is not None and run.stop is not None and live is not None and live.retry_at is not None:
+            with self.context.ledger.transaction():
+                self._follow(number)
+
+    def _record_stop(
+        self, number: int, reason: Reason, stops: list[tuple[Live, timedelta]], grace: timedelta | None = None
+    ) -> bool:
+        connection = self.context.ledger.connection
+        if not runs.record_stop(connection, number, reason):
+            return False
+        run = runs.find(connection, number)
+        assert run is not None
+        live = self.live.get(number)
+        if run.status is not Status.INTERRUPTED and any(row.how is None for row in executions.of_run(connection, number)):
+            if live is not None:
+                live.deadline = live.step_deadline = live.overdue_at = None
+                stops.append((live, self._grace_of(run) if grace is None else grace))
+        elif run.status is Status.INTERRUPTED:
+            event = RunEvent.CANCELLED if reason["code"] == "cancelled" else RunEvent.FAILED
+            self._conclude(run, Conclude(event, reason), self._ends_of(run))
+        else:
+            self._follow(number)
+        return True
+
+    def _grace_of(self, run: RunRow) -> timedelta:
+        return self.context.deployment(run.deployment, run.deployment_revision)[0].kill_grace
+
+    def _signal(self, live: Live, grace: timedelta) -> None:
+        """Have the group told to end, and after `grace` killed: by its keeper, or by us where none holds it."""
+        if live.k is None:
+            return
+        if live.keeper is not None and not live.keeper.closed:
+            live.keeper.stop(run_name(live.number), live.k, grace)
+        elif live.process is not None:
+            linux.signal_group(*live.process, signal.SIGTERM if grace else signal.SIGKILL)
+            live.kill_at = self.context.clock.monotonic() + grace.total_seconds() if grace else None
+
+    @property
+    def has_reports(self) -> bool:
+        """Tell whether something is to be written down without asking anybody."""
+        return bool(self._reports)
+
+    def begin_again(self) -> None:
+        """Forget all that was held in mind; `recover` finds it again (2.10)."""
+        for number in list(self.live):
+            self._forget(number)
+        self._reports, self._launches = [], []
+
+    def close(self) -> None:
+        """Let go of keepers and processes; runs go on."""
+        self.begin_again()
+        for keeper in [self.keeper, *self._others]:
+            keeper.close()
+
+    def change_keeper(self, keeper: Keeper) -> None:
+        """Go on with another keeper, the old one being gone."""
+        self.keeper = keeper
+
+    # -- recovery --------------------------------------------------------------------------------------------------------
+
+    def recover(self) -> dict[str, int]:
+        """Settle every execution that an earlier driver left unsettled, before anything is admitted (7.1).
+
+        Return how many were adopted, taken from their record, found never launched, and abandoned.
+        """
+        counts = {"adopted": 0, "ended": 0, "not-launched": 0, "abandoned": 0}
+        connection = self.context.ledger.connection
+        for row in executions.unsettled(connection):
+            if self._is_ours(row.run):
+                self._recover_one(row, counts)
+        for run in runs.unfinished(connection):
+            is_resting = run.status is not Status.INTERRUPTED and run.number not in self.live and self._is_ours(run.number)
+            if is_resting and not any(launch.number == run.number for launch in self._launches):
+                with self.context.ledger.transaction():
+                    self._follow(run.number)
+        self._send_launches()
+        self._finish_recorded_stops()
+        return counts
+
+    def _is_ours(self, number: int) -> bool:
+        if self.only is not None:
+            return number == self.only
+        run = runs.find(self.context.ledger.connection, number)
+        return run is not None and (run.schedule is not None or not self._is_driven(run))
+
+    def _is_driven(self, run: RunRow) -> bool:
+        """Tell whether a command still drives this manual run (6.12)."""
+        lock = self.context.layout.run(run.id).driver_lock
+        return lock.exists() and is_held(lock)
+
+    def _recover_one(self, row: ExecutionRow, counts: dict[str, int]) -> None:
+        name = run_name(row.run)
+        record = self._record_of(row)
+        keeper = self._keeper_of(row)
+        standing = None if record is not None or keeper is None else self._forbid(keeper, name, row.k)
+        if standing is not None and standing.state is Holding.ENDED and record is None:
+            record = standing.ended or standing.refused or self._record_of(row)
+        found = decide_recovery(
+            has_record=record is not None,
+            is_running=standing is not None and standing.state is Holding.RUNNING,
+            is_forbidden=standing is not None and standing.state is Holding.FORBIDDEN,
+            keeper_is_older=keeper is not None and self._is_older(keeper, row),
+            is_alive=self._process_of(row) is not None and linux.is_same_process(*self._process_of(row) or (0, 0, "")),
+        )
+        self._carry_out(found, row, keeper, record, standing, counts)
+
+    def _carry_out(
+        self,
+        found: Recovery,
+        row: ExecutionRow,
+        keeper: Keeper | None,
+        record: Ended | Refused | None,
+        standing: Standing | None,
+        counts: dict[str, int],
+    ) -> None:
+        if found is Recovery.TAKE_RECORD:
+            assert record is not None
+            counts["ended"] += 1
+            with self.context.ledger.transaction():
+                self._apply(record)
+        elif found is Recovery.ADOPT:
+            assert keeper is not None
+            counts["adopted"] += 1
+            self._adopt(row, keeper, standing.started if standing else None)
+        elif found is Recovery.WATCH:
+            counts["adopted"] += 1
+            self._watch(row)
+        else:
+            counts["not-launched" if found is Recovery.NOT_LAUNCHED else "abandoned"] += 1
+            self._settle_unknown(row, How.NOT_LAUNCHED if found is Recovery.NOT_LAUNCHED else How.ABANDONED)
+
+    def _record_of(self, row: ExecutionRow) -> Ended | Refused | None:
+        """Return what the exit record of exactly this execution says; one of another execution is stale (7.3)."""
+        path = record_path(self.context.layout.run(run_name(row.run)).execution(row.k).root)
+        try:
+            record = read_record(path)
+        except (DamagedRecord, OSError) as error:
+            LOG.warning("the exit record %s cannot be used: %s", path, error, extra={"action": "record_damaged"})
+            return None
+        is_this = record is not None and record.run == run_name(row.run) and record.k == row.k
+        return record.outcome if record is not None and is_this else None
+
+    def _keeper_of(self, row: ExecutionRow) -> Keeper | None:
+        """Return the keeper that the execution was, or would have been, sent to; None when it is gone."""
+        if row.mark.get("keeper", "store") == self.keeper_place and self.only is None:
+            return None if self.keeper.closed else self.keeper
+        if row.mark.get("keeper") == "run":
+            try:
+                other = KeeperClient.connect(self.context.layout.run(run_name(row.run)).root)
+            except WfctlError as error:
+                LOG.warning("cannot ask the keeper of %s: %s", run_name(row.run), error, extra={"action": "keeper_lost"})
+                return None
+            if other is not None:
+                self._others.append(other)
+            return other
+        return self.keeper
+
+    def _forbid(self, keeper: Keeper, name: str, k: int) -> Standing | None:
+        try:
+            return keeper.forbid(name, k)
+        except WfctlError as error:
+            LOG.warning("the keeper did not answer about %s: %s", name, error, extra={"action": "keeper_lost"})
+            return None
+
+    def _is_older(self, keeper: Keeper, row: ExecutionRow) -> bool:
+        hello = keeper.hello
+        since = row.mark.get("since_ns")
+        return hello.boot_id == row.mark.get("boot") and isinstance(since, int) and hello.since_ns < since
+
+    def _process_of(self, row: ExecutionRow) -> tuple[int, int, str] | None:
+        mark = row.mark
+        if "pid" not in mark:
+            return None
+        return int(mark["pid"]), int(mark["start_time"]), str(mark["boot"])
+
+    def _adopt(self, row: ExecutionRow, keeper: Keeper, started: Started | None) -> None:
+        run = runs.find(self.context.ledger.connection, row.run)
+        assert run is not None
+        live = self._live_of(run, row.k, row.step)
+        live.keeper = keeper
+        self.live[row.run] = live
+        if started is not None and row.started_at is None:
+            with self.context.ledger.transaction():
+                self._apply_started(row, started)
+            return
+        self._resume_step_limit(live, run, row)
+
+    def _resume_step_limit(self, live: Live, run: RunRow, row: ExecutionRow) -> None:
+        timeout = self._steps_of(run)[row.step].timeout
+        if timeout is not None and row.started_at is not None and row.stop is None:
+            passed = max(timedelta(0), self.context.now() - row.started_at)
+            live.step_deadline = self.context.clock.monotonic() + (timeout - passed).total_seconds()
+
+    def _watch(self, row: ExecutionRow) -> None:
+        """Wait for the end of a process whose keeper is gone, without ever mistaking another for it (6.9)."""
+        run = runs.find(self.context.ledger.connection, row.run)
+        assert run is not None
+        live = self._live_of(run, row.k, row.step)
+        live.keeper, live.process = None, self._process_of(row)
+        assert live.process is not None
+        try:
+            live.pidfd = linux.pidfd_open(live.process[0])
+        except OSError:
+            live.pidfd = None
+        self.live[row.run] = live
+        self._resume_step_limit(live, run, row)
+
+    def _finish_recorded_stops(self) -> None:
+        """A new driver finishes a stop it finds (6.11)."""
+        connection = self.context.ledger.connection
+        for live in list(self.live.values()):
+            run = runs.find(connection, live.number)
+            row = None if live.k is None else executions.find(connection, live.number, live.k)
+            if run is not None and row is not None and row.how is None and (run.stop is not None or row.stop is not None):
+                self._signal(live, self._grace_of(run))
+
+    def _settle_unknown(self, row: ExecutionRow, how: How) -> None:
+        """Settle an execution of which nobody can tell an end; what that means for its run is the core's (6.10, 7.1)."""
+        now = self.context.now()
+        with self.context.ledger.transaction() as connection:
+            executions.settle(connection, row, how=how, started_at=row.started_at, ended_at=now)
+            run = runs.find(connection, row.run)
+            if how is How.NOT_LAUNCHED and run is not None and self._is_too_late(run, row):
+                end = Conclude(RunEvent.FAILED, {"code": "not-started", "k": row.k})
+                self._conclude(run, end, [])
+            else:
+                self._follow(row.run)
+        if how is How.ABANDONED:
+            LOG.warning(
+                "%s was abandoned: external effects may already have happened",
+                run_name(row.run),
+                extra={"action": "run_abandoned"},
+            )
+
+    def _is_too_late(self, run: RunRow, row: ExecutionRow) -> bool:
+        """The first execution of a scheduled run is only launched late where its policy allows it (6.10)."""
+        if row.k != 1 or run.schedule is None or run.instant is None or run.revision is None:
+            return False
+        definition, _ = self.context.schedule(run.schedule, run.revision)
+        is_patient = definition.misfire.value == "latest" or definition.overlap.value == "queue"
+        return not is_patient and self.context.now() - run.instant > definition.lateness
+
+    # -- when a keeper or a process goes -----------------------------------------------------------------------------------
+
+    def _keeper_went(self, keeper: Keeper) -> None:
+        """Its runs live on: take what it recorded, watch what lives, settle the rest (6.9)."""
+        connection = self.context.ledger.connection
+        for live in list(self.live.values()):
+            if live.keeper is not keeper or live.k is None:
+                continue
+            row = executions.find(connection, live.number, live.k)
+            if row is None or row.how is not None:
+                continue
+            record = self._record_of(row)
+            process = self._process_of(row)
+            if record is not None:
+                self._reports.append(record)
+                live.keeper = None
+            elif process is not None and linux.is_same_process(*process):
+                self._watch(row)
+            else:
+                live.keeper = None
+                self._settle_unknown(row, How.UNKNOWN if row.started_at is not None else How.ABANDONED)
+
+    def _process_went(self, live: Live) -> None:
+        """A watched process is gone: its record says how, or nobody knows."""
+        live.process = None
+        if live.pidfd is not None:
+            os.close(live.pidfd)
+            live.pidfd = None
+        row = None if live.k is None else executions.find(self.context.ledger.connection, live.number, live.k)
+        if row is None or row.how is not None:
+            return
+        record = self._record_of(row)
+        if record is not None:
+            self._reports.append(record)
+        else:
+            self._settle_unknown(row, How.UNKNOWN)
+
+
+def _refusal(run: str, k: int, error: Unlaunchable, at: datetime) -> Refused:
+    return Refused(run=run, k=k, errno=error.errno, what=error.what, at=at)  # type: ignore[arg-type]
+
+
+def _deadline_reason(limit: timedelta) -> Reason:
+    return {
+        "code": "deadline",
+        "limit_s": limit.total_seconds(),
+        "change_with": "wfctl schedule set ID max_run=DURATION",
+    }
+
+
+def _environ() -> Mapping[str, str]:
+    return os.environ

@@ -1,0 +1,209 @@
+"""Listing occurrences and runs, oldest first, page by page (contract 8.1, 8.2)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from wfctl.core.instants import format_instant, parse_instant
+from wfctl.core.model import RUN_STATUSES, Status, run_number
+from wfctl.core.plain import suggestion
+from wfctl.errors import InvalidArgument, NotFound
+from wfctl.operations import deployments, schedules
+from wfctl.operations.context import Context
+from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
+from wfctl.operations.describe import occurrence_view, pending_view, run_view
+from wfctl.operations.views import OccurrenceView, Page, RunView
+from wfctl.store.ledger import definitions, occurrences, runs
+from wfctl.store.ledger import schedules as states
+
+OCCURRENCES, RUNS = "wfctl/occurrences.v1", "wfctl/runs.v1"
+
+
+def as_instant(value: Any, name: str) -> datetime | None:
+    """Given an aware datetime, RFC 3339 text or None, return the instant. Raise InvalidArgument."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidArgument(f"{name} is a naive datetime; give one with a zone", {"argument": name})
+        return parse_instant(format_instant(value))
+    try:
+        return parse_instant(value)
+    except ValueError as error:
+        raise InvalidArgument(f"{name}: {error}", {"argument": name}) from error
+
+
+def as_names(value: Any) -> list[str] | None:
+    """Given None, a word, comma-separated words, or several, return them as a list; None for none."""
+    if value is None:
+        return None
+    words = value.split(",") if isinstance(value, str) else list(value)
+    return [word.strip() for word in words if word.strip()] if words else None
+
+
+def as_statuses(value: Any, known: Collection[Status]) -> list[Status] | None:
+    """Given status words, return the statuses. Raise InvalidArgument, with what was perhaps meant, for unknown ones."""
+    words = as_names(value)
+    for word in words or ():
+        if word not in known:
+            message = f"unknown status {word!r}{suggestion(word, sorted(known))}"
+            raise InvalidArgument(message, {"argument": "status", "known": sorted(known)})
+    return None if words is None else sorted({Status(word) for word in words})
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """What a listing of occurrences is bound to."""
+
+    names: list[str] | None
+    statuses: list[Status] | None
+    since: datetime | None
+    until: datetime | None
+
+    def scope(self) -> dict[str, Any]:
+        times = [None if time is None else format_instant(time) for time in (self.since, self.until)]
+        return {"list": OCCURRENCES, "schedules": self.names, "statuses": self.statuses, "times": times}
+
+    def takes_pending(self, instant: datetime) -> bool:
+        is_asked = self.statuses is None or Status.PENDING in self.statuses
+        is_late_enough = self.since is None or instant >= self.since
+        return is_asked and is_late_enough and (self.until is None or instant < self.until)
+
+
+def list_occurrences(
+    context: Context, *, schedule_id: Any, limit: Any, cursor: Any, status: Any, since: Any, until: Any
+) -> Page[OccurrenceView]:
+    """Return a page of the history of some schedules, or of all, oldest first.
+
+    Held candidates come first, by schedule id, and count against the limit. Raise InvalidArgument, BadCursor, NotFound.
+    """
+    size = check_limit(limit)
+    names = as_names(schedule_id)
+    asked = _Filter(
+        names=None if names is None else sorted(set(names)),
+        statuses=as_statuses(status, set(Status)),
+        since=as_instant(since, "since"),
+        until=as_instant(until, "until"),
+    )
+    scope = asked.scope()
+    position: dict[str, Any] = {"pending": ""} if cursor is None else read_cursor(scope, cursor)
+    with context.ledger.reading() as connection:
+        numbers = None if asked.names is None else [schedules.require(connection, name).number for name in asked.names]
+        items: list[OccurrenceView] = []
+        if "pending" in position:
+            waiting = _pending(connection, numbers, asked, after=position["pending"])
+            items = [pending_view(state) for state in waiting[:size]]
+            if len(waiting) > size:
+                return Page(tuple(items), make_cursor(scope, {"pending": items[-1].schedule_id}), OCCURRENCES)
+        return _stored_page(context, connection, numbers, asked, items, size, after=position.get("place", 0))
+
+
+def _pending(
+    connection: sqlite3.Connection, numbers: list[int] | None, asked: _Filter, *, after: str
+) -> list[states.ScheduleRow]:
+    return [
+        state
+        for state in states.with_candidate(connection, numbers)
+        if state.id > after and state.deleted_at is None and state.candidate and asked.takes_pending(state.candidate.instant)
+    ]
+
+
+def _stored_page(
+    context: Context,
+    connection: sqlite3.Connection,
+    numbers: list[int] | None,
+    asked: _Filter,
+    items: list[OccurrenceView],
+    size: int,
+    *,
+    after: int,
+) -> Page[OccurrenceView]:
+    rows = occurrences.page(
+        connection,
+        schedules=numbers,
+        statuses=asked.statuses,
+        since=asked.since,
+        until=asked.until,
+        after=after,
+        limit=size - len(items) + 1,
+    )
+    shown = rows[: size - len(items)]
+    names = _names_of(connection, (row.schedule for row in shown))
+    items = [*items, *(occurrence_view(context, names[row.schedule], row) for row in shown)]
+    if len(rows) <= len(shown):
+        return Page(tuple(items), None, OCCURRENCES)
+    return Page(tuple(items), make_cursor(asked.scope(), {"place": shown[-1].place if shown else after}), OCCURRENCES)
+
+
+def _names_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
+    return {number: definitions.get(connection, number).id for number in set(numbers)}
+
+
+def get_occurrence(context: Context, *, schedule_id: str, instant: Any) -> OccurrenceView:
+    """Return one occurrence: its row, the span row it lies in, or the held candidate. Raise NotFound, InvalidArgument."""
+    at = as_instant(instant, "instant")
+    if at is None:
+        raise InvalidArgument("instant is missing; name the occurrence as SCHEDULE@INSTANT", {"argument": "instant"})
+    with context.ledger.reading() as connection:
+        row = schedules.require(connection, schedule_id)
+        state = states.find(connection, row.number)
+        if state is not None and state.candidate is not None and state.candidate.instant == at:
+            return pending_view(state)
+        found = occurrences.find(connection, row.number, at)
+        if found is None:
+            name = f"{schedule_id}@{format_instant(at)}"
+            raise NotFound(f"{name} is not recorded; `wfctl occurrences {schedule_id}` lists what is", {"occurrence": name})
+        return occurrence_view(context, schedule_id, found)
+
+
+def list_runs(
+    context: Context, *, schedule_id: Any, deployment_id: Any, status: Any, since: Any, until: Any, limit: Any, cursor: Any
+) -> Page[RunView]:
+    """Return a page of runs, oldest first, by schedule, deployment, status or time of admission.
+
+    Raise InvalidArgument, BadCursor, NotFound.
+    """
+    size = check_limit(limit)
+    names = as_names(schedule_id)
+    statuses = as_statuses(status, RUN_STATUSES)
+    start, end = as_instant(since, "since"), as_instant(until, "until")
+    times = [None if time is None else format_instant(time) for time in (start, end)]
+    chosen = None if names is None else sorted(set(names))
+    scope = {"list": RUNS, "schedules": chosen, "deployment": deployment_id, "statuses": statuses, "times": times}
+    position = {"after": 0} if cursor is None else read_cursor(scope, cursor)
+    with context.ledger.reading() as connection:
+        numbers = None if chosen is None else [schedules.require(connection, name).number for name in chosen]
+        deployment = None if deployment_id is None else deployments.require(connection, deployment_id).number
+        rows = runs.page(
+            connection,
+            schedules=numbers,
+            deployment=deployment,
+            statuses=statuses,
+            since=start,
+            until=end,
+            after=position["after"],
+            limit=size + 1,
+        )
+        items = tuple(run_view(context, connection, row) for row in rows[:size])
+    following = make_cursor(scope, {"after": rows[size - 1].number}) if len(rows) > size else None
+    return Page(items, following, RUNS)
+
+
+def require_run(connection: sqlite3.Connection, run_id: Any) -> runs.RunRow:
+    """Return a run by its id. Raise NotFound."""
+    number = run_number(run_id) if isinstance(run_id, str) else None
+    row = runs.find(connection, number) if number is not None else None
+    if row is None:
+        raise NotFound(f"no run {run_id!r}; `wfctl runs` lists what there is", {"kind": "run", "id": run_id})
+    return row
+
+
+def run_of(context: Context, number: int) -> runs.RunRow:
+    """Return a run that is known to be there."""
+    row = runs.find(context.ledger.connection, number)
+    assert row is not None
+    return row

@@ -1,0 +1,226 @@
+"""Runs: started by hand, cancelled, inspected; and who drives one where no supervisor lives (contract 6.12, 6.14)."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from wfctl import linux
+from wfctl.core.model import FINISHED, Status
+from wfctl.core.plain import json_bytes
+from wfctl.errors import Blocked, InvalidArgument, PreflightFailed, Problem, WrongState
+from wfctl.keeper.client import KeeperClient
+from wfctl.keeper.protocol import Origin
+from wfctl.operations import deployments, preflight, reconcile
+from wfctl.operations.context import Context
+from wfctl.operations.driver import Driver
+from wfctl.operations.listing import require_run
+from wfctl.operations.views import CheckView
+from wfctl.store.ledger import executions, runs
+from wfctl.store.locks import FileLock, is_held
+
+_ENGAGED_WITHIN_S = 30.0
+_LOOK_FOR_STOP_S = 1.0  #: how often a driver looks whether another process recorded a stop
+
+
+def preflight_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps a run of that deployment from starting now. Raise NotFound, Deleted, Blocked."""
+    reconcile.one(context, "deployment", deployment_id)
+    row = deployments.require_live(context.ledger.connection, deployment_id)
+    if row.diagnostic is not None:
+        raise Blocked(f"deployment {deployment_id} is blocked: {row.diagnostic.get('message')}", dict(row.diagnostic))
+    definition, _ = context.deployment(row.number, row.revision)
+    return preflight.preflight_problems(definition, context.layout, bound, preflight.base_environment(os.environ))
+
+
+def checks_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) -> list[CheckView]:
+    """Return a line for each thing that a run needs. Raise NotFound, Deleted, Blocked."""
+    problems = preflight_of(context, deployment_id, bound)
+    row = deployments.require_live(context.ledger.connection, deployment_id)
+    definition, _ = context.deployment(row.number, row.revision)
+    first = "command" if definition.is_one_command else "steps[0].command"
+    asked = {
+        "working_directory": definition.working_directory or "the run's own",
+        "environment_files": ", ".join(definition.environment_files) or "none",
+        "files": ", ".join(definition.files) or "none",
+        first: definition.steps[0].command[0],
+        "input": "as the schema says" if definition.input_schema is not None else "no schema",
+    }
+    wrong = {name: [problem for problem in problems if problem.path.startswith(name)] for name in asked}
+    return [
+        CheckView(name=name, ok=not wrong[name], detail="; ".join(each.message for each in wrong[name]) or detail)
+        for name, detail in asked.items()
+    ]
+
+
+def admit_manual(context: Context, deployment_id: str, given: Any, mark_note: Mapping[str, Any]) -> runs.NewRun:
+    """Enter a manual run with the mark of its first execution, beside overlap and capacity (6.12).
+
+    Raise NotFound, Deleted, Blocked, InvalidArgument for an input that is no object, PreflightFailed.
+    """
+    bound = {} if given is None else given
+    if not isinstance(bound, Mapping):
+        raise InvalidArgument(f"input must be an object of names and values, not {type(bound).__name__}", {"argument": "input"})
+    problems = preflight_of(context, deployment_id, bound)
+    if problems:
+        listed = "; ".join(str(problem) for problem in problems)
+        data = {"problems": [problem.to_json() for problem in problems]}
+        raise PreflightFailed(f"deployment {deployment_id} cannot run: {listed}", data)
+    with context.ledger.transaction() as connection:
+        row = deployments.require_live(connection, deployment_id)
+        new = runs.NewRun(
+            number=runs.next_number(connection),
+            schedule=None,
+            instant=None,
+            revision=None,
+            deployment=row.number,
+            deployment_revision=row.revision,
+            admitted_at=context.now(),
+            max_run=None,
+            max_steps=None,
+            input=json_bytes(dict(bound)).decode(),
+        )
+        runs.insert(connection, [new])
+        executions.mark(connection, [(new.number, 1, 0, 1)], mark_note)
+    return new
+
+
+# Driving without a supervisor ---------------------------------------------------------------------------------------------
+
+
+class LocalDriver:
+    """Drives one run in this process, holding the kernel lock `runs/ID/driver`, with a keeper of the run's own (6.12)."""
+
+    def __init__(self, context: Context, number: int, lock: FileLock) -> None:
+        self.context = context
+        self.number = number
+        self._lock = lock
+        row = runs.find(context.ledger.connection, number)
+        assert row is not None
+        keeper = KeeperClient.start(context.layout.run(row.id).root, Origin.COMMAND)
+        self.driver = Driver(context, keeper, keeper_place="run", only=number)
+
+    @classmethod
+    def start(cls, context: Context, deployment_id: str, given: Any) -> LocalDriver:
+        """Enter a manual run and drive it from here on. Raise as `admit_manual` does, and IoError."""
+        note = {"boot": linux.boot_id(), "since_ns": linux.boottime_ns(), "keeper": "run"}
+        new = admit_manual(context, deployment_id, given, note)
+        return cls.take_over(context, new.number)
+
+    @classmethod
+    def take_over(cls, context: Context, number: int) -> LocalDriver:
+        """Drive a run that nobody drives. Raise WrongState when somebody does."""
+        row = runs.find(context.ledger.connection, number)
+        assert row is not None
+        paths = context.layout.run(row.id)
+        context.disk.make_directory(paths.root, durable=False)
+        lock = FileLock(paths.driver_lock)
+        if not lock.acquire():
+            raise WrongState(f"{row.id} is driven by another process", {"run_id": row.id})
+        try:
+            local = cls(context, number, lock)
+            local.driver.recover()
+        except BaseException:
+            lock.release()
+            raise
+        return local
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether there is nothing left to drive."""
+        row = runs.find(self.context.ledger.connection, self.number)
+        return row is None or row.status in FINISHED or row.status is Status.INTERRUPTED
+
+    def step(self, wait_s: float) -> None:
+        """Wait up to so long for something to happen to the run, and take it in."""
+        timer = self.driver.next_timer()
+        wait = wait_s if timer is None else max(0.0, min(wait_s, timer - self.context.clock.monotonic()))
+        waiting = self.driver.descriptors()
+        writing = [descriptor for descriptor, wants in waiting.items() if wants]
+        select.select(list(waiting), writing, [], min(wait, _LOOK_FOR_STOP_S))
+        self.driver.take_in()
+        self.driver.finish_stopped(self.number)
+
+    def close(self) -> None:
+        """Give the run free: whoever looks next drives it on."""
+        self.driver.keeper.close()
+        self._lock.release()
+
+
+def start_detached(context: Context, number: int) -> None:
+    """Have a background process drive the run; return once it does. Raise IoError when it cannot."""
+    command = [sys.executable, "-m", "wfctl.operations.background", str(context.layout.root), str(number)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=_ENGAGED_WITHIN_S, cwd="/")
+
+
+# Settling what nobody drives ----------------------------------------------------------------------------------------------
+
+
+def settle_if_over(context: Context, number: int) -> None:
+    """A run whose driver is gone and whose end is on record is settled by whoever looks first (6.12)."""
+    row = runs.find(context.ledger.connection, number)
+    if row is None or row.status in FINISHED or row.status is Status.INTERRUPTED or row.schedule is not None:
+        return
+    paths = context.layout.run(row.id)
+    if not paths.driver_lock.exists() or is_held(paths.driver_lock) or is_held(context.layout.scheduler_lock):
+        return
+    try:
+        local = LocalDriver.take_over(context, number)
+    except WrongState:
+        return
+    try:
+        local.step(0.0)
+    finally:
+        local.close()
+
+
+def cancel(context: Context, run_id: str, reason: str | None, *, grace: timedelta | None) -> None:
+    """Without a supervisor, end a run in any unfinished state (6.14): recorded first, then signalled.
+
+    Where another process drives it, that one records the end. Raise NotFound; WrongState when it is over already.
+    """
+    row = require_run(context.ledger.connection, run_id)
+    if row.status in FINISHED:
+        raise already_over(row)
+    stop = cancel_reason(context, reason)
+    try:
+        local = LocalDriver.take_over(context, row.number)
+    except WrongState:
+        cancel_driven(context, row, stop, grace)
+        return
+    try:
+        local.driver.stop(row.number, stop, grace=grace)
+        while not local.is_over:
+            local.step(1.0)
+    finally:
+        local.close()
+
+
+def cancel_driven(context: Context, row: runs.RunRow, stop: Mapping[str, Any], grace: timedelta | None) -> None:
+    """Record the stop and have the run's keeper signal its group; its driver takes in the end, or finds the stop."""
+    with context.ledger.transaction() as connection:
+        runs.record_stop(connection, row.number, stop)
+        living = [each for each in executions.of_run(connection, row.number) if each.how is None]
+    keeper = KeeperClient.connect(context.layout.run(row.id).root)
+    if keeper is None:
+        return
+    with keeper:
+        default = context.deployment(row.deployment, row.deployment_revision)[0].kill_grace
+        for each in living:
+            keeper.stop(row.id, each.k, default if grace is None else grace)
+        keeper.flush()
+
+
+def cancel_reason(context: Context, reason: str | None) -> dict[str, Any]:
+    """Return the data of a cancel: who, and why if they said."""
+    return {"code": "cancelled", "actor": context.actor, **({"note": reason} if reason else {})}
+
+
+def already_over(row: runs.RunRow) -> WrongState:
+    """Return the error for a run that has ended already."""
+    return WrongState(f"{row.id} is over: it {row.status.value}", {"run_id": row.id, "status": row.status.value})
