@@ -1,0 +1,142 @@
+"""The exit record: how one execution ended, in a file of fixed size that the keeper owns (contract 6.9, 7.3).
+
+The file is made, and its space reserved, before the launch, so that a full disk cannot lose an outcome; until the end it reads
+as zeros. It is written in one piece and synced before anybody is told; a checksum tells a torn one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from wfctl.core.instants import from_micros, to_micros
+from wfctl.keeper.protocol import Ended, Refused, RefusedAt
+
+RECORD_NAME = "exit"
+RECORD_SIZE = 256
+_MAGIC = b"wfctlEX\x01"  # the last byte is the version of the format
+_KINDS = {"ended": 1, "refused": 2}
+_PLACES = tuple(RefusedAt)
+_NONE = -1  # an exit status or signal that does not apply
+# magic, kind, place, k, run, pid, errno, started, ended (micros), exit status, signal, cpu, rss, left behind
+_BODY = struct.Struct("<8sBBxxI64sIiqqiiQQI")
+_CHECKSUM = struct.Struct("<I")
+_FILL = RECORD_SIZE - _CHECKSUM.size
+
+
+class DamagedRecord(Exception):
+    """An exit record is there and cannot be trusted: torn, of another format, or no regular file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExitRecord:
+    """What an exit record says: which execution it is of, and how that went."""
+
+    run: str
+    k: int
+    outcome: Ended | Refused
+
+
+def record_path(directory: Path | str) -> Path:
+    """Given `runs/ID/k`, return the path of its exit record."""
+    return Path(directory, RECORD_NAME)
+
+
+def reserve(directory: int) -> int:
+    """Given a descriptor of `runs/ID/k`, make its exit record and reserve the space; return its descriptor.
+
+    Raise FileExistsError when there is one: that execution was launched before, by whomever. Raise OSError on a full disk.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(RECORD_NAME, flags, 0o600, dir_fd=directory)
+    try:
+        os.posix_fallocate(descriptor, 0, RECORD_SIZE)
+    except OSError:
+        os.close(descriptor)
+        os.unlink(RECORD_NAME, dir_fd=directory)
+        raise
+    return descriptor
+
+
+def encode_record(outcome: Ended | Refused) -> bytes:
+    """Given how an execution went, return the bytes of its record."""
+    run = outcome.run.encode("ascii")
+    if isinstance(outcome, Refused):
+        place, at = _PLACES.index(outcome.what), to_micros(outcome.at)
+        body = _BODY.pack(_MAGIC, _KINDS["refused"], place, outcome.k, run, 0, outcome.errno, at, at, _NONE, _NONE, 0, 0, 0)
+    else:
+        body = _BODY.pack(
+            _MAGIC,
+            _KINDS["ended"],
+            0,
+            outcome.k,
+            run,
+            outcome.pid,
+            0,
+            to_micros(outcome.started_at),
+            to_micros(outcome.ended_at),
+            _NONE if outcome.exit_status is None else outcome.exit_status,
+            _NONE if outcome.signal is None else outcome.signal,
+            outcome.cpu_us,
+            outcome.max_rss_bytes,
+            outcome.left_behind,
+        )
+    filled = body.ljust(_FILL, b"\0")
+    return filled + _CHECKSUM.pack(zlib.crc32(filled))
+
+
+def read_record(path: Path | str) -> ExitRecord | None:
+    """Given the path of an exit record, return what it says, or None when there is none or it is only reserved.
+
+    Raise DamagedRecord for a torn or foreign one, OSError when it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DamagedRecord(f"{path}: is a symbolic link") from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DamagedRecord(f"{path}: is no regular file")
+        content = os.read(descriptor, RECORD_SIZE + 1)
+    finally:
+        os.close(descriptor)
+    return None if not content.strip(b"\0") and len(content) <= RECORD_SIZE else _decode(content, path)
+
+
+def _decode(content: bytes, path: Path | str) -> ExitRecord:
+    if len(content) != RECORD_SIZE:
+        raise DamagedRecord(f"{path}: {len(content)} bytes instead of {RECORD_SIZE}")
+    filled, (checksum,) = content[:_FILL], _CHECKSUM.unpack_from(content, _FILL)
+    if zlib.crc32(filled) != checksum:
+        raise DamagedRecord(f"{path}: its checksum does not match")
+    fields = _BODY.unpack_from(filled)
+    magic, kind, place, k, run, pid, number, started, ended, status, signum, cpu, rss, left_behind = fields
+    if magic != _MAGIC or kind not in _KINDS.values() or place >= len(_PLACES):
+        raise DamagedRecord(f"{path}: written in a format that this version does not know")
+    name = run.rstrip(b"\0").decode("ascii", "replace")
+    outcome: Ended | Refused
+    if kind == _KINDS["refused"]:
+        outcome = Refused(run=name, k=k, errno=number, what=_PLACES[place], at=from_micros(ended))
+    else:
+        outcome = Ended(
+            run=name,
+            k=k,
+            pid=pid,
+            started_at=from_micros(started),
+            ended_at=from_micros(ended),
+            exit_status=None if status == _NONE else status,
+            signal=None if signum == _NONE else signum,
+            cpu_us=cpu,
+            max_rss_bytes=rss,
+            left_behind=left_behind,
+        )
+    return ExitRecord(name, k, outcome)

@@ -1,0 +1,208 @@
+"""Launching one execution: its record reserved, its output opened, then `posix_spawn`, nothing in between (6.4, 6.9).
+
+Directory and umask are those of the process, so only one thread of it may launch. Both are set for each launch, which costs two
+system calls where a wrapper program would cost a second exec.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import stat
+import time
+from dataclasses import dataclass
+
+from wfctl.core.instants import from_micros
+from wfctl.keeper.protocol import Ended, LaunchRequest, RefusedAt, Started
+from wfctl.keeper.records import reserve
+from wfctl.linux import boot_id
+
+UMASK = 0o077  #: of the keeper itself
+MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
+_SPARE = 160  # descriptors kept back: connections, and what recording an end takes
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_OUTPUT = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_FORK_FAILURES = (errno.EAGAIN, errno.ENOMEM)
+
+
+@dataclass(slots=True, eq=False)
+class Execution:
+    """One launched execution, from its process to its exit record. Times are microseconds since the epoch."""
+
+    run: str
+    k: int
+    pid: int
+    started_at: int
+    marks: tuple[str, ...]
+    directory: int  #: descriptor of `runs/ID/k`
+    record: int  #: descriptor of the reserved exit record
+    start_time: int = 0
+    wait_status: int | None = None  #: set once its own process has been reaped
+    ended_at: int = 0
+    cpu_us: int = 0
+    max_rss_bytes: int = 0
+    left_behind: int = 0
+    kill_at: float | None = None  #: monotonic; set once a stop was asked for
+    killed: bool = False
+    look_at: float = 0.0  #: when to look next whether its group is gone
+    pause: float = 0.0
+    quiet: int = 0  #: how often in a row nobody of its group was seen
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.run, self.k)
+
+    def started(self) -> Started:
+        at = from_micros(self.started_at)
+        return Started(run=self.run, k=self.k, pid=self.pid, start_time=self.start_time, boot_id=boot_id(), at=at)
+
+    def ended(self) -> Ended:
+        code = os.waitstatus_to_exitcode(self.wait_status or 0)
+        return Ended(
+            run=self.run,
+            k=self.k,
+            pid=self.pid,
+            started_at=from_micros(self.started_at),
+            ended_at=from_micros(self.ended_at),
+            exit_status=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            cpu_us=self.cpu_us,
+            max_rss_bytes=self.max_rss_bytes,
+            left_behind=self.left_behind,
+        )
+
+
+class Refusal(Exception):
+    """The system did not launch it. `directory` and `record` are descriptors, -1 where they could not be had."""
+
+    def __init__(self, number: int, what: RefusedAt, directory: int, record: int) -> None:
+        super().__init__(number, what)
+        self.number, self.what, self.directory, self.record = number, what, directory, record
+
+
+class Launcher:
+    """Launches executions with the limits that the keeper was started with."""
+
+    def __init__(self) -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        self._soft, self._hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._raises = self._soft != self._hard
+        with contextlib.suppress(OSError, ValueError):
+            self._set_files_limit(self._hard)
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._ceiling = files - min(_SPARE, files // 4) if files != resource.RLIM_INFINITY else 1 << 30
+        self._low = [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) for _ in range(2)]
+        self._ignored = [number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN]
+        self._scores_zero = _oom_score() == 0
+
+    def launch(self, request: LaunchRequest) -> Execution:
+        """Given a request, return its execution. Raise Refusal when the system says no.
+
+        Order: the exit record is there and its space reserved before the process, so a crash of the keeper in between leaves a
+        record that reads as not ended, and a second launch of it finds the file and fails.
+        """
+        directory = record = output = errors = -1
+        what = RefusedAt.RECORD
+        try:
+            directory = self._checked(os.open(request.directory, _OPEN_DIRECTORY))
+            record = reserve(directory)
+            what = RefusedAt.OUTPUT
+            output = self._lowered(0, _open_output(request.stdout))
+            errors = self._lowered(1, _open_output(request.stderr))
+            what = RefusedAt.CWD
+            os.chdir(request.cwd)
+            what = RefusedAt.PROGRAM
+            at = time.time_ns() // 1000
+            pid = self._spawn(request, output, errors)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            if what is RefusedAt.PROGRAM and number in _FORK_FAILURES:
+                what = RefusedAt.FORK
+            raise Refusal(number, what, directory, record) from error
+        except (ValueError, TypeError) as error:  # a NUL byte, an empty argv, a "=" in a name: no system would take it
+            raise Refusal(errno.EINVAL, what, directory, record) from error
+        finally:
+            self._release(output)
+            self._release(errors)
+        marks = tuple(request.environment.get(name, "") for name in MARKS)
+        return Execution(request.run, request.k, pid, at, marks, directory, record)
+
+    def _spawn(self, request: LaunchRequest, output: int, errors: int) -> int:
+        os.umask(request.umask & 0o777)
+        if self._raises:
+            self._set_files_limit(self._soft)
+        try:
+            pid = os.posix_spawn(
+                request.program,
+                tuple(request.argv),
+                request.environment,
+                file_actions=(
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, errors, 2),
+                ),
+                setsid=True,
+                setsigmask=(),
+                setsigdef=self._ignored,
+            )
+        finally:
+            if self._raises:
+                self._set_files_limit(self._hard)
+            os.umask(UMASK)
+        if not self._scores_zero:
+            _reset_oom_score(pid)
+        return pid
+
+    def _set_files_limit(self, soft: int) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self._hard))
+
+    def _checked(self, descriptor: int) -> int:
+        if descriptor >= self._ceiling:
+            os.close(descriptor)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return descriptor
+
+    def _lowered(self, slot: int, descriptor: int) -> int:
+        """Move it below the job's own limit where it is above: glibc takes no higher number for the child's descriptors."""
+        if descriptor < self._soft or self._soft == resource.RLIM_INFINITY:
+            return descriptor
+        os.dup2(descriptor, self._low[slot], inheritable=False)
+        os.close(descriptor)
+        return self._low[slot]
+
+    def _release(self, descriptor: int) -> None:
+        if descriptor >= 0 and descriptor not in self._low:
+            os.close(descriptor)
+
+
+def _open_output(path: str) -> int:
+    """Open a stream's file to append; made 0600 if need be. A link, fifo or device there is refused and never waited for."""
+    try:
+        return os.open(path, _OPEN_OUTPUT | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        descriptor = os.open(path, _OPEN_OUTPUT | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.set_blocking(descriptor, True)
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "no regular file", path)
+
+
+def _oom_score() -> int:
+    try:
+        with open("/proc/self/oom_score_adj", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def _reset_oom_score(pid: int) -> None:
+    with contextlib.suppress(OSError):  # it may be gone already, or the service's sandbox may forbid it
+        descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"0")
+        finally:
+            os.close(descriptor)
