@@ -1,0 +1,57 @@
+"""The way from an open store to its supervisor: what `open_store` of the public API hands every store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wfctl.operations import store as operations
+from wfctl.operations.store import Store
+from wfctl.operations.views import ReloadView, StatusView, reload_from_json, status_from_json
+from wfctl.rpc.client import RpcClient, poke
+
+
+class ControlDoor:
+    """Asks over `control.sock`, a connection a question."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def poke(self) -> None:
+        """Tell the supervisor that something changed; without effect where none is there."""
+        poke(self._root)
+
+    def start_run(self, deployment_id: str, given: Any) -> str:
+        """Have the supervisor start a run; return its id. Raise NoSupervisor, and what the start raises."""
+        started = self._call("workflow.runs.start", deployment_id=deployment_id, input=given)
+        return str(started["run_id"])
+
+    def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
+        """Have the supervisor end a run. Raise NoSupervisor, and what the cancel raises."""
+        grace = None if grace_s is None else f"{round(grace_s * 1000)}ms"
+        self._call("workflow.runs.cancel", run_id=run_id, reason=reason, grace=grace)
+
+    def status(self) -> StatusView:
+        """Return how the supervisor is. Raise NoSupervisor."""
+        return status_from_json(self._call("workflow.server.status"))
+
+    def reload(self) -> ReloadView:
+        """Have it read settings and definitions again. Raise NoSupervisor."""
+        return reload_from_json(self._call("workflow.server.reload"))
+
+    def _call(self, method: str, **params: Any) -> Any:
+        with RpcClient(self._root) as client:
+            return client.call(method, **{name: value for name, value in params.items() if value is not None})
+
+
+def open_store(path: str | Path, *, clock: Any = None) -> Store:
+    """Open an existing store. `clock`: an object whose `now()` gives an aware UTC datetime (9.4).
+
+    Raise NoStore where there is none, NotAllowed where its place cannot be trusted, DamagedStore, IoError.
+    """
+    return operations.open_store(path, clock=clock, door=ControlDoor)
+
+
+def init_store(path: str | Path, *, if_absent: bool = False, clock: Any = None) -> Store:
+    """Make a store, mode 0700, and open it. Raise CannotCreate for one that is there, unless `if_absent`; NotAllowed."""
+    return operations.init_store(path, if_absent=if_absent, clock=clock, door=ControlDoor)
