@@ -1,0 +1,1 @@
+"""The supervisor: lock, recover, step, wait, drain."""

@@ -1,0 +1,74 @@
+"""The supervisor's log: one line an event, with a stable `action` and the ids it is about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from wfctl.core.instants import format_instant
+
+_FIELDS = ("action", "schedule", "occurrence", "run", "from", "to", "reason")
+_PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+FORMATS = ("text", "json", "journal")
+
+
+def visible(text: str) -> str:
+    """Return text with everything that a terminal could act on shown as an escape (8.6)."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-30T12:20:00Z message`, and the level where it is a warning or worse."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f" {record.levelname.lower()}:" if record.levelno >= logging.WARNING else ""
+        at = format_instant(datetime.fromtimestamp(int(record.created), UTC))
+        return f"{at}{level} {visible(record.getMessage())}{_trace(self, record)}"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: at, level, message, action and ids."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        plain = {
+            "at": format_instant(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **{name: getattr(record, name) for name in _FIELDS if hasattr(record, name)},
+        }
+        if record.exc_info:
+            plain["trace"] = self.formatException(record.exc_info)
+        return json.dumps(plain)
+
+
+class JournalFormatter(logging.Formatter):
+    """A line with the priority prefix that journald reads from a service's stderr (sd-daemon(3))."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"<{_PRIORITY.get(record.levelno, 6)}>{visible(record.getMessage())}{_trace(self, record)}"
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return f" | {visible(formatter.formatException(record.exc_info))}" if record.exc_info else ""
+
+
+_FORMATTERS: dict[str, type[logging.Formatter]] = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+    "journal": JournalFormatter,
+}
+
+
+def log_to_stderr(log_format: str) -> None:
+    """Send the log of this process to stderr in that format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_FORMATTERS[log_format]())
+    root = logging.getLogger("wfctl")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+    logging.raiseExceptions = False  # a full disk or a closed terminal must not end the supervisor

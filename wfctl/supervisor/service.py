@@ -1,0 +1,497 @@
+"""The supervisor as a value of the Python API: one lock, one loop, one round at a time (contract 2.6, 7, 9.4)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from wfctl.core.admission import Verdict
+from wfctl.core.instants import format_instant
+from wfctl.core.model import Status
+from wfctl.errors import DamagedStore, Draining, IoError, StoreLocked, TimedOut, WfctlError, WrongState
+from wfctl.keeper.client import KeeperClient
+from wfctl.keeper.protocol import Origin
+from wfctl.operations import preflight, reconcile, rounds
+from wfctl.operations.context import Context
+from wfctl.operations.driver import Driver
+from wfctl.operations.rounds import Question, RoundPlan, Subject
+from wfctl.operations.store import Store
+from wfctl.settings import Settings, load_settings
+from wfctl.store.ledger import Ledger, runs, schedules, sessions
+from wfctl.store.ledger.runs import RunRow
+from wfctl.store.locks import FileLock, read_owner
+from wfctl.supervisor.desk import Desk, DirectDoor
+from wfctl.supervisor.preflighter import Check, Preflighter
+from wfctl.supervisor.waiting import Waiter
+
+LOG = logging.getLogger("wfctl.supervisor")
+_JOIN_S = 600.0
+_STALL_S = 0.05  #: how long the loop waits for preflight before it lets the others go on
+_PATIENT_S = 5.5  #: how long `step` does: beyond the limit of a check
+_AGAIN = timedelta(milliseconds=100)
+
+
+class SupervisorService:
+    """Owns a store and runs what comes due.
+
+    `start()` does so in a thread, `step()` one round at a time in the caller's, `run()` until it is stopped. A context manager
+    that stops. `settings` is a dict of the tables of the settings file, over what files and environment say.
+    """
+
+    def __init__(
+        self, store: Store, settings: Mapping[str, Any] | None = None, *, flags: Mapping[str, Any] | None = None
+    ) -> None:
+        self._store = store
+        self._given = settings
+        self._flags = flags
+        self.settings = self._load_settings()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._is_open = False
+        self._stop_asked = False  #: drain and end
+        self._cut_asked = False  #: end the wait of the drain
+        self._reload_asked = False
+        self._outer_door: Any = None
+        self.until_idle = False
+        self.is_draining = False
+        self.problems: dict[str, str] = {}  #: by kind: what keeps it from working as it should
+
+    # -- the public calls ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take the lock, recover, and run the loop in a thread. Raise StoreLocked when another supervisor owns the store."""
+        if self._is_open or self._thread is not None:
+            raise WrongState("this service runs already")
+        self._thread = threading.Thread(target=self._run_thread, name="wfctl-supervisor", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._thread.join()
+            self._thread = None
+            self._ready.clear()
+            raise failure
+
+    def step(self) -> datetime | None:
+        """Do one round at the store's clock and return the next wake-up, or None when nothing lies ahead.
+
+        The first call takes the lock and recovers. When it returns, everything due is settled and each launch has been sent.
+        Raise StoreLocked when another supervisor owns the store.
+        """
+        if self._thread is not None:
+            raise WrongState("this service runs in a thread; do not step it")
+        if not self._is_open:
+            self.open()
+            self._outer_door, self._store.door = self._store.door, DirectDoor(self)
+        return self._round(patience_s=_PATIENT_S)
+
+    def stop(self) -> None:
+        """Drain and release the store (7.6): admission stops, active runs get `drain_grace_s`. Without effect when stopped."""
+        if self._thread is not None:
+            self._stop_asked = True
+            self._waiter.wake()
+            self._thread.join(_JOIN_S)
+            self._thread = None
+            self._ready.clear()
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+        elif self._is_open:
+            self._stop_asked = True
+            self._loop()
+            self.close()
+
+    def __enter__(self) -> SupervisorService:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _load_settings(self) -> Settings:
+        return load_settings(self._store.root, os.environ, self._flags, tables=self._given)
+
+    # -- the process's calls ---------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run the loop here until it is told to stop; the store must be open."""
+        self._loop()
+
+    def ask_to_stop(self) -> None:
+        """Have the loop drain and end; safe in a signal handler."""
+        self._stop_asked = True
+        self._waiter.wake()
+
+    def ask_to_cut(self) -> None:
+        """Have the loop end the wait of its drain; safe in a signal handler."""
+        self._cut_asked = True
+        self._waiter.wake()
+
+    def ask_to_reload(self) -> None:
+        """Have the loop read settings and definitions again; safe in a signal handler."""
+        self._reload_asked = True
+        self._waiter.wake()
+
+    @property
+    def context(self) -> Context:
+        """The store as this supervisor has it open."""
+        return self._context
+
+    @property
+    def wake_descriptor(self) -> int:
+        """A descriptor that wakes the loop when written to."""
+        return self._waiter.wake_descriptor
+
+    def _run_thread(self) -> None:
+        try:
+            self.open()
+        except BaseException as error:
+            self._failure = error
+            self._ready.set()
+            return
+        self._ready.set()
+        try:
+            self._loop()
+        except BaseException as error:
+            LOG.exception("the supervisor ended by a failure", extra={"action": "supervisor_failed"})
+            self._failure = error
+        finally:
+            self.close()
+
+    # -- opening and closing ---------------------------------------------------------------------------------------------
+
+    def open(self) -> dict[str, int]:
+        """Take the lock, start or find the keeper, recover; return how many executions were adopted, ended, and so on.
+
+        Raise StoreLocked, DamagedStore, IoError. Nothing is admitted before this returns.
+        """
+        outer = self._store.context
+        self._lock = FileLock(outer.layout.scheduler_lock)
+        self.started_at = outer.now()
+        if not self._lock.acquire(self.started_at):
+            raise _locked(self._lock)
+        try:
+            self._context = Context(
+                layout=outer.layout,
+                ledger=Ledger(outer.layout.ledger, point=outer.disk.point),
+                disk=outer.disk,
+                clock=outer.clock,
+                actor=outer.actor,
+            )
+            self._desk = Desk(self._context, self)
+            self._open_parts()
+            counts = self._recover()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._is_open = True
+        self._stop_asked = self._cut_asked = self.is_draining = False
+        return counts
+
+    def _open_parts(self) -> None:
+        from wfctl.rpc.methods import dispatch
+        from wfctl.rpc.server import ControlServer
+
+        layout = self._context.layout
+        self._waiter = Waiter(self._context.clock, [layout.schedules, layout.deployments])
+        directory = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._server = ControlServer(directory, lambda method, params, session: dispatch(self._desk, method, params))
+        finally:
+            os.close(directory)
+        self._server.register(self._waiter.selector)
+        self._preflighter = Preflighter(self._context.clock.monotonic, self._waiter.wake)
+        self._base = preflight.base_environment(os.environ)
+
+    def _recover(self) -> dict[str, int]:
+        with self._context.ledger.reading() as connection:
+            seen = sessions.last_seen(connection)
+        with self._context.ledger.transaction() as connection:
+            session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
+        keeper = KeeperClient.start(self._context.layout.root, Origin.SUPERVISOR)
+        self.driver = Driver(self._context, keeper)
+        self.driver.on_transition = self._log_transition
+        self.ignored = reconcile.everything(self._context)
+        counts = self.driver.recover()
+        self._plan = RoundPlan(
+            slots=self.settings.max_concurrent_runs,
+            session=session,
+            absent_from=seen,
+            absent_until=self.started_at if seen is not None else None,
+            mark_note=self.driver.mark_note,
+        )
+        return counts
+
+    def close(self) -> None:
+        """Release the store. Runs go on with the keeper."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._outer_door is not None:
+            self._store.door, self._outer_door = self._outer_door, None
+        with contextlib.suppress(WfctlError), self._context.ledger.transaction() as connection:
+            if self._plan.session is not None:
+                sessions.end(connection, self._plan.session, self._context.now())
+        self._server.close()
+        self.driver.close()
+        self._waiter.close()
+        self._context.ledger.close()
+        self._lock.release()
+
+    # -- one round -------------------------------------------------------------------------------------------------------
+
+    def _round(self, *, patience_s: float) -> datetime | None:
+        """Take in what was reported, settle what is due, launch what was admitted; return when to do so again."""
+        self.driver.take_in()
+        self._look_after_keeper()
+        self._look_at_files(patience_s)
+        now = self._context.now()
+        if self._may_admit():
+            for _ in range(10):  # what a launch that was refused gave free is given on at once
+                admitted = rounds.settle_round(self._context, self._plan, lambda asked: self._ask(asked, patience_s), now)
+                self.driver.launch_admitted(admitted)
+                self._log_admitted(admitted)
+                if not admitted or not self.driver.has_reports:
+                    break
+                self.driver.take_in()
+        return self._next_wake(now)
+
+    def _may_admit(self) -> bool:
+        if self.is_draining:
+            return False
+        usage = os.statvfs(self._context.layout.root)
+        free, needed = usage.f_bavail * usage.f_frsize, self.settings.free_needed(usage.f_blocks * usage.f_frsize)
+        if free < needed:
+            self._problem(
+                "disk", f"only {free} bytes are free and {needed} are needed: nothing is admitted until there is room"
+            )
+            return False
+        self._solved("disk")
+        return "keeper" not in self.problems
+
+    def _look_after_keeper(self) -> None:
+        """Where the keeper is gone, start another; its runs are watched by pid meanwhile (6.9)."""
+        if not self.driver.keeper.closed:
+            return
+        try:
+            self.driver.change_keeper(KeeperClient.start(self._context.layout.root, Origin.SUPERVISOR))
+        except WfctlError as error:
+            self._problem("keeper", f"no keeper can be started, so nothing is admitted: {error.message}")
+            return
+        LOG.warning("the keeper was gone; another one was started", extra={"action": "keeper_restarted"})
+        self._solved("keeper")
+
+    def _look_at_files(self, patience_s: float) -> None:
+        """Take up hand edits once they have been left alone for a second (2.3, 2.4)."""
+        if self._thread is None and patience_s == _PATIENT_S:
+            self._waiter.have_files_changed = True  # a stepped service is told of nothing between its steps
+        if self._reload_asked:
+            self._reload_asked = False
+            self.reload()
+        if self._waiter.have_files_changed or not self._waiter.is_told or self._files_at is not None:
+            self.ignored = reconcile.everything(self._context, settled_for=reconcile.SETTLED_AFTER)
+            youngest = reconcile.youngest_change(self._context)
+            is_settled = youngest is None or youngest >= reconcile.SETTLED_AFTER
+            self._files_at = None if is_settled else self._context.clock.monotonic() + 1.0
+            self._waiter.have_files_changed = False
+
+    _files_at: float | None = None  #: when a file that was just changed will have been left alone for long enough
+
+    def _ask(self, questions: Sequence[Question], patience_s: float) -> Mapping[Subject, Verdict]:
+        asked = [(question.subject, self._check_of(question)) for question in questions]
+        return self._preflighter.ask(asked, patience_s=patience_s)
+
+    def _check_of(self, question: Question) -> Check:
+        """Return the check to be made on a worker, with everything of the ledger looked up here."""
+        row = question.row
+        deployment, _ = self._context.deployment(row.deployment, row.deployment_revision)
+        layout, bound, base = self._context.layout, question.definition.input, self._base
+        return lambda: Verdict(preflight.check_preflight(deployment, layout, bound, base))
+
+    def _next_wake(self, now: datetime) -> datetime | None:
+        times: list[datetime] = []
+        if not self.is_draining:
+            with self._context.ledger.reading() as connection:
+                due = schedules.next_wake(connection)
+            if due is not None:
+                is_held_up = due <= now  # by a preflight that is still asked, or by what keeps us from admitting
+                times.append(now + _AGAIN if is_held_up else due)
+        moment = self._context.clock.monotonic()
+        for at in (self.driver.next_timer(), self._files_at):
+            if at is not None:
+                times.append(now + timedelta(seconds=max(0.0, at - moment)))
+        return min(times) if times else None
+
+    # -- the loop --------------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        drained_at: float | None = None
+        while True:
+            if self._stop_asked and drained_at is None:
+                self.is_draining = True
+                drained_at = self._context.clock.monotonic() + self.settings.drain_grace_s
+                LOG.info("draining: admission has stopped", extra={"action": "draining"})
+            wake, timeout = self._guarded_round()
+            if drained_at is not None and self._has_drained(drained_at):
+                return
+            if self.until_idle and self._is_idle():
+                return
+            left = self._server.serve()
+            timeouts = [each for each in (timeout, left) if each is not None]
+            if drained_at is not None:
+                timeouts.append(max(0.0, drained_at - self._context.clock.monotonic()))
+            self._waiter.wait(
+                wake, min(timeouts) if timeouts else None, self.settings.poll_interval_s, self.driver.descriptors()
+            )
+
+    def _guarded_round(self) -> tuple[datetime | None, float | None]:
+        """Do a round; where the machine refuses, say so, trust nothing that was held, and try again after a while (2.10)."""
+        try:
+            wake = self._round(patience_s=_STALL_S)
+        except DamagedStore:
+            raise
+        except (IoError, TimedOut, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _EXHAUSTED:
+                raise
+            self._problem("ledger", f"nothing is admitted until this is over: {error}")
+            self._begin_again()
+            return None, self.settings.poll_interval_s
+        self._solved("ledger")
+        return wake, None
+
+    def _begin_again(self) -> None:
+        """After a failed write nothing that was held is trusted: reopen, reread, recover (2.10)."""
+        try:
+            fresh = Ledger(self._context.layout.ledger, point=self._context.disk.point)
+            self._context.ledger.close()
+            self._context.ledger = fresh
+            self.driver.begin_again()
+            self.driver.recover()
+        except (IoError, TimedOut, OSError) as error:
+            LOG.debug("still not: %s", error)
+
+    def _has_drained(self, deadline: float) -> bool:
+        """Tell whether the drain is over; at its end runs go on, or with `on_shutdown = "stop"` are ended first (7.6)."""
+        is_over = self._cut_asked or self._context.clock.monotonic() >= deadline
+        if not self.driver.live:
+            return True
+        if not is_over:
+            return False
+        if self.settings.on_shutdown == "leave":
+            return True
+        for number in list(self.driver.live):
+            self.driver.stop(number, {"code": "shutdown", "actor": self._context.actor})
+        return not self.driver.live
+
+    def _is_idle(self) -> bool:
+        """Tell whether nothing runs, nothing is held and no active one-shot lies ahead (11.5)."""
+        with self._context.ledger.reading() as connection:
+            busy = any(run.status is not Status.INTERRUPTED for run in runs.unfinished(connection))
+            if busy or schedules.with_candidate(connection, None):
+                return False
+            return not any(
+                row.next_instant is not None and row.is_admitting and self._is_oneshot(row)
+                for row in schedules.list_all(connection)
+            )
+
+    def _is_oneshot(self, row: schedules.ScheduleRow) -> bool:
+        return self._context.schedule(row.number, row.revision)[0].trigger.kind == "oneshot"
+
+    # -- asked over a door -----------------------------------------------------------------------------------------------
+
+    def start_manual(self, deployment_id: str, given: Any) -> str:
+        """Enter a run by hand and have it launched; return its id. Raise Draining, and what `admit_manual` raises."""
+        from wfctl.operations.runs import admit_manual
+
+        if self.is_draining:
+            raise Draining("the supervisor is draining and starts nothing; try again when it is back")
+        new = admit_manual(self._context, deployment_id, given, self.driver.mark_note())
+        self.driver.launch_admitted([new])
+        return f"run-{new.number:06d}"
+
+    def cancel(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
+        """Record a cancel and have the run's processes told. Raise NotFound, WrongState when it is over."""
+        from wfctl.core.model import FINISHED
+        from wfctl.operations.listing import require_run
+        from wfctl.operations.runs import already_over, cancel_driven, cancel_reason
+
+        row = require_run(self._context.ledger.connection, run_id)
+        if row.status in FINISHED:
+            raise already_over(row)
+        stop, grace = cancel_reason(self._context, reason), None if grace_s is None else timedelta(seconds=grace_s)
+        if row.number in self.driver.live or row.status is Status.INTERRUPTED or row.schedule is not None:
+            self.driver.stop(row.number, stop, grace=grace)
+        else:
+            cancel_driven(self._context, row, stop, grace)
+
+    def reload(self) -> int:
+        """Read settings and definitions again; return how many definitions were taken up. Bad settings leave the old ones."""
+        before = self._context.ledger.commits
+        try:
+            self.settings = self._load_settings()
+            self._solved("settings")
+        except WfctlError as error:
+            self._problem("settings", f"the settings were not taken up: {error.message}")
+        self._plan = RoundPlan(
+            slots=self.settings.max_concurrent_runs,
+            session=self._plan.session,
+            absent_from=self._plan.absent_from,
+            absent_until=self._plan.absent_until,
+            mark_note=self.driver.mark_note,
+        )
+        self.ignored = reconcile.everything(self._context)
+        LOG.info("reloaded", extra={"action": "reloaded"})
+        return self._context.ledger.commits - before
+
+    # -- saying so -------------------------------------------------------------------------------------------------------
+
+    def _problem(self, kind: str, message: str) -> None:
+        if self.problems.get(kind) != message:
+            is_new = kind not in self.problems
+            self.problems[kind] = message
+            if is_new:
+                LOG.error("%s", message, extra={"action": f"{kind}_problem"})
+
+    def _solved(self, kind: str) -> None:
+        if self.problems.pop(kind, None) is not None:
+            LOG.info("the problem with the %s is over", kind, extra={"action": f"{kind}_solved"})
+
+    def _log_admitted(self, admitted: Sequence[runs.NewRun]) -> None:
+        for run in admitted:
+            assert run.instant is not None and run.schedule is not None
+            row = schedules.find(self._context.ledger.connection, run.schedule)
+            name = row.id if row else "?"
+            late = max(0.0, (run.admitted_at - run.instant).total_seconds())
+            LOG.info(
+                "%s admitted run-%06d, late %.1fs",
+                name,
+                run.number,
+                late,
+                extra={"action": "occurrence_admitted", "schedule": name, "occurrence": format_instant(run.instant)},
+            )
+
+    def _log_transition(self, run: RunRow, status: Status) -> None:
+        extra = {"action": f"run_{status.value}", "run": run.id, "from": run.status.value, "to": status.value}
+        LOG.info("%s is %s", run.id, status.value, extra=extra)
+
+
+_EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO)
+
+
+def _locked(lock: FileLock) -> StoreLocked:
+    owner = read_owner(lock.path)
+    if owner is None:
+        return StoreLocked(f"another supervisor owns {lock.path.parent}", {})
+    data = {"pid": owner.pid, "host": owner.host, "started_at": format_instant(owner.started_at)}
+    return StoreLocked(
+        f"{lock.path.parent} is owned by the supervisor with pid {owner.pid} on {owner.host}, started {data['started_at']}",
+        data,
+    )
