@@ -1,0 +1,246 @@
+"""What every command shares: the common options, groups that load their commands late, and the open store.
+
+Nothing heavy is imported here: `wfctl --help`, `--version` and completion pay for click alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from wfctl.operations.store import Store
+
+FORMATS = ("table", "plain", "json", "jsonl", "csv", "name")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Common:
+    """The common options of one command line, and what follows from them."""
+
+    store: str | None = None
+    output: str | None = None
+    no_header: bool = False
+    columns: str | None = None
+    color: str = "auto"
+    ascii: bool = False
+    quiet: bool = False
+    verbose: int = 0
+    yes: bool = False
+    no_input: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @property
+    def format(self) -> str:
+        """The output format: the one asked for, else a table on a terminal and plain columns in a pipe."""
+        return self.output or ("table" if sys.stdout.isatty() else "plain")
+
+    @property
+    def is_human(self) -> bool:
+        """Whether people read the answer, rather than programs."""
+        return self.format in ("table", "plain")
+
+    def root(self) -> Path:
+        """Return the path of the store that is meant (contract 2.1). It need not exist."""
+        from wfctl.store.layout import find_store
+
+        return find_store(self.store, self.environ)
+
+    def open(self) -> Store:
+        """Open the store that is meant; a context manager. Raise NoStore, naming `wfctl init`, where there is none."""
+        from wfctl.rpc.door import open_store
+
+        return open_store(self.root())
+
+    def now(self) -> datetime:
+        """Return the wall clock."""
+        from wfctl.clock import SystemClock
+
+        return SystemClock().now()
+
+
+pass_common = click.make_pass_decorator(Common, ensure=True)
+
+
+# Common options ---------------------------------------------------------------------------------------------------------
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep a common option where it was given; of several, the one nearest to the end of the line holds."""
+    common = ctx.ensure_object(Common)
+    if param.name is None or ctx.get_parameter_source(param.name) is not click.core.ParameterSource.COMMANDLINE:
+        return
+    setattr(common, param.name, value)
+    if common.quiet and common.verbose:
+        raise click.UsageError("-q and -v exclude each other; leave one out", ctx=ctx)
+
+
+def _common_options() -> list[click.Option]:
+    def option(*names: str, help: str, **settings: Any) -> click.Option:
+        return click.Option(names, help=help, expose_value=False, callback=_note, is_eager=True, **settings)
+
+    return [
+        option("--store", metavar="DIR", type=DirectoryPath(), help="The store (else WFCTL_STORE, else the system's)."),
+        option("-o", "--output", type=click.Choice(FORMATS), metavar="FORMAT",
+               help="table, plain, json, jsonl, csv or name. Default: table on a terminal, plain in a pipe."),
+        option("--no-header", is_flag=True, help="Leave out the header row of table, plain and csv."),
+        option("--columns", metavar="A,B,…", help="Columns of table, plain and csv, in this order."),
+        option("--color", type=click.Choice(("auto", "always", "never")), metavar="WHEN",
+               help="auto, always or never. NO_COLOR and FORCE_COLOR are honoured."),
+        option("--ascii", is_flag=True, help="Draw with ASCII alone."),
+        option("-q", "--quiet", is_flag=True, help="Print only ids and errors."),
+        option("-v", "--verbose", count=True, help="Say more on stderr."),
+        option("-y", "--yes", is_flag=True, help="Answer yes to every question."),
+        option("--no-input", is_flag=True, help="Never ask; fail where a question would be asked."),
+    ]  # fmt: skip
+
+
+class DirectoryPath(click.ParamType[str, str]):
+    """A directory, for completion; whether it is there is for the operation to say."""
+
+    name = "directory"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="dir")]
+
+
+COMMON_OPTIONS = _common_options()
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    own: list[tuple[str, str]] = []
+    common: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None and not isinstance(param, click.Argument):
+            (common if param in COMMON_OPTIONS else own).append(record)
+    for title, records in (("Options", own), ("Common options", common)):
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class Command(click.Command):
+    """A command that also takes the common options, and lists them apart."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*self.params, *COMMON_OPTIONS]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(self, ctx, formatter)
+
+
+# Groups that load late --------------------------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """A command of a group: where it is, and the line that help shows without loading it."""
+
+    home: str  #: `module:attribute`, below wfctl.cli
+    help: str
+    section: str = "Commands"
+
+
+class Group(click.Group):
+    """A group whose commands are imported when they are called; it takes the common options too."""
+
+    def __init__(self, name: str, help: str, entries: Mapping[str, Entry], **settings: Any) -> None:
+        super().__init__(name, help=help, context_settings=dict(SETTINGS), **settings)
+        self.params = [*self.params, *COMMON_OPTIONS]
+        self.entries = entries
+        self.commands = _Late(entries)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self.commands[cmd_name] if cmd_name in self.entries else None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self.entries.items():
+            sections.setdefault(entry.section, []).append((name, entry.help))
+        width = max(len(name) for name in self.entries)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+        _write_options(self, ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=entry.help) for name, entry in self.entries.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+class _Late(dict[str, click.Command]):
+    """The commands of a group by name, imported on the first look."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        super().__init__(dict.fromkeys(entries, click.Command(None)))
+        self._entries = entries
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            from importlib import import_module
+
+            module, attribute = self._entries[name].home.split(":")
+            self._loaded[name] = getattr(import_module(f"wfctl.cli.{module}"), attribute)
+        return self._loaded[name]
+
+
+# Arguments and options that several commands take -----------------------------------------------------------------------
+
+
+class StoredId(click.ParamType[str, str]):
+    """The id of a schedule, deployment or run; completed from file names alone."""
+
+    def __init__(self, kind: str) -> None:
+        self.name = kind
+        self._kind = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            names = stored_names(ctx.ensure_object(Common).root(), self._kind)
+        except Exception:  # a completion that fails must not disturb the line being typed
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def stored_names(root: Path, kind: str) -> list[str]:
+    """Return the ids of a kind (schedule, deployment, run) that file names show, sorted; nothing is read or checked."""
+    directory = root / f"{kind}s"
+    with os.scandir(directory) as found:
+        names = [entry.name for entry in found if not entry.name.startswith(".")]
+    if kind == "run":
+        return sorted((name for name in names if name.startswith("run-")), reverse=True)
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def dry_run_option(function: Function) -> Function:
+    """Add `--dry-run`."""
+    return click.option("--dry-run", is_flag=True, help="Check and show everything, change nothing.")(function)
+
+
+def command(**settings: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Make a function a command whose first argument is the Common of its line."""
+
+    def decorate(function: Callable[..., Any]) -> Command:
+        return click.command(cls=Command, context_settings=dict(SETTINGS), **settings)(pass_common(function))
+
+    return decorate

@@ -1,0 +1,312 @@
+"""`wfctl run start|show|cancel` and `wfctl runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wfctl.cli import paging, parse, prompt, render, streams, values, why
+from wfctl.cli.base import Common, StoredId, command, dry_run_option
+from wfctl.cli.logs import FINAL, Echo, pump_all
+from wfctl.cli.paging import paging_options
+from wfctl.cli.render import Column
+from wfctl.cli.style import Paint, paint_for
+from wfctl.cli.text import count_of, escape
+from wfctl.errors import PreflightFailed, WfctlError
+
+if TYPE_CHECKING:
+    from wfctl.operations.store import Store
+    from wfctl.operations.views import ExecutionView, RunView
+
+SCHEMA = "wfctl/runs.v1"
+_run_id = click.argument("run_id", metavar="RUN", type=StoredId("run"), help="The id of the run: run-000001.")
+
+
+def _occurrence(view: RunView) -> str:
+    return f"{view.schedule_id}@{values.instant(view.instant)}" if view.schedule_id else "manual"
+
+
+def _ended(view: Any) -> str:
+    """How a run or an execution ended: its exit status, or the name of the signal."""
+    if view.signal:
+        return why.signal_name(view.signal)
+    return "" if view.exit_status is None else str(view.exit_status)
+
+
+def _why(view: RunView) -> str:
+    if view.status == "interrupted" and isinstance(view.interrupt, dict):
+        return f"waits for input: {view.interrupt.get('message') or values.json_cell(view.interrupt)}"
+    said = why.phrase(view.reason)
+    return f"{said}; overdue" if said and view.overdue else ("overdue" if view.overdue else said)
+
+
+def _total(view: RunView, key: str) -> Any:
+    """The sum of a figure over all executions, of memory the largest; None where none is known."""
+    known = [getattr(execution, key) for execution in view.trace if getattr(execution, key) is not None]
+    return None if not known else max(known) if key == "max_rss_bytes" else sum(known)
+
+
+def _columns(now: datetime) -> list[Column]:
+    def took(view: RunView) -> float | None:
+        return values.elapsed(view.started_at, view.ended_at, None if view.status in FINAL else now)
+
+    def peak(view: RunView) -> Any:
+        return _total(view, "max_rss_bytes")
+
+    return [
+        Column(key="run_id", title="RUN", raw=lambda it: it.run_id, keep=True),
+        Column(key="status", title="STATUS", raw=lambda it: it.status, status=True, keep=True),
+        Column(key="occurrence", title="OCCURRENCE", raw=_occurrence, keep=True),
+        Column(key="deployment_id", title="DEPLOYMENT", raw=lambda it: it.deployment_id),
+        render.instants("started_at", "STARTED (UTC)", lambda it: it.started_at),
+        render.durations("duration_s", "TOOK", took),
+        Column(key="exit_status", title="EXIT", raw=lambda it: it.exit_status, show=_ended, right=True),
+        render.durations("cpu_s", "CPU", lambda it: _total(it, "cpu_s")),
+        Column(key="max_rss_bytes", title="PEAK", raw=peak, show=lambda it: values.size(peak(it)), right=True),
+        Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True),
+        Column(key="attempt", title="ATTEMPT", raw=lambda it: it.attempt, right=True, extra=True),
+        Column(
+            key="deployment_revision", title="DEPLOYMENT REV", raw=lambda it: it.deployment_revision, right=True, extra=True
+        ),
+        render.instants("ended_at", "ENDED", lambda it: it.ended_at, extra=True),
+        Column(key="signal", title="SIGNAL", raw=lambda it: it.signal, right=True, extra=True),
+    ]
+
+
+# Looking ----------------------------------------------------------------------------------------------------------------
+
+
+@command()
+@click.option("--schedule", "schedule_id", metavar="ID", type=StoredId("schedule"), help="Only runs of this schedule.")
+@click.option("--deployment", "deployment_id", metavar="ID", type=StoredId("deployment"), help="Only runs of this deployment.")
+@paging_options
+def runs(
+    common: Common, schedule_id: str | None, deployment_id: str | None, limit: int | None, cursor: str | None, everything: bool,
+    status: str | None, since: str | None, until: str | None,
+) -> None:  # fmt: skip
+    """List the runs, oldest first."""
+    now = common.now()
+    first, last = parse.moment(since, "--since", now), parse.moment(until, "--until", now)
+    chosen: dict[str, Any] = {
+        "schedule_id": schedule_id,
+        "deployment_id": deployment_id,
+        "status": status,
+        "since": first,
+        "until": last,
+    }
+    with common.open() as store:
+        paging.write(
+            common,
+            lambda size, place: store.list_runs(limit=size, cursor=place, **chosen),
+            _columns(now),
+            schema=SCHEMA,
+            name=lambda it: it.run_id,
+            limit=limit,
+            cursor=cursor,
+            everything=everything,
+            command=paging.line(
+                common,
+                "runs",
+                schedule=schedule_id,
+                deployment=deployment_id,
+                status=status,
+                since=values.instant(first) or None,
+                until=values.instant(last) or None,
+            ),
+        )
+
+
+@command()
+@_run_id
+def show(common: Common, run_id: str) -> None:
+    """Show a run and its executions."""
+    now = common.now()
+    with common.open() as store:
+        view = store.inspect_run(run_id=run_id)
+    render.item(common, view, details=lambda paint: _details(view, paint, now), name=view.run_id, columns=_columns(now))
+
+
+def _details(view: RunView, paint: Paint, now: datetime) -> str:
+    took = values.elapsed(view.started_at, view.ended_at, None if view.status in FINAL else now)
+    facts = [
+        ("occurrence", escape(_occurrence(view)) if view.schedule_id else ""),
+        ("deployment", f"{escape(view.deployment_id)} revision {view.deployment_revision}"),
+        ("why", escape(_why(view))),
+        ("attempt", str(view.attempt) if view.attempt > 1 else ""),
+        ("admitted", values.instant(view.admitted_at)),
+        ("started", values.instant(view.started_at)),
+        ("ended", values.instant(view.ended_at)),
+        ("took", values.duration(took)),
+        ("exit", _ended(view)),
+        ("ended after", "" if view.max_run_s is None else values.duration(view.max_run_s)),
+        ("input", escape(values.json_cell(view.input or None))),
+        ("output", escape(values.json_cell(view.output))),
+        ("checkpoint", escape(values.json_cell(view.checkpoint))),
+        ("interrupt", escape(values.json_cell(view.interrupt))),
+    ]
+    head = f"{paint(escape(view.run_id), 'bold')}  {paint.status(view.status)}  {view.kind}"
+    trace = [f"  {line}" for line in render.aligned(_trace_rows(view.trace, now))]
+    return "\n".join([head, render.pairs(facts, paint, indent=2), *(["", *trace] if view.trace else [])])
+
+
+def _trace_rows(trace: Sequence[ExecutionView], now: datetime) -> list[list[str]]:
+    header = ["K", "STEP", "ATTEMPT", "STARTED (UTC)", "TOOK", "EXIT", "CPU", "PEAK", "LEFT BEHIND", "WHY"]
+    rows = [
+        [
+            str(it.k),
+            escape(it.step),
+            str(it.attempt),
+            values.instant(it.started_at) or "-",
+            values.duration(values.elapsed(it.started_at, it.ended_at, now)) or "-",
+            _ended(it) or "-",
+            values.duration(it.cpu_s) or "-",
+            values.size(it.max_rss_bytes) or "-",
+            str(it.left_behind or "-"),
+            escape(why.phrase(it.reason)),
+        ]
+        for it in trace
+    ]
+    return [header, *rows]
+
+
+# Starting ---------------------------------------------------------------------------------------------------------------
+
+
+@command()
+@click.argument("deployment_id", metavar="DEPLOYMENT", type=StoredId("deployment"), help="What to run.")
+@click.option("--input", "given", metavar="NAME=VALUE", multiple=True, help="A part of the input; may be repeated.")
+@click.option("--input-json", "document", metavar="TEXT|@FILE|@-", help="The input, as JSON.")
+@click.option("--detach", is_flag=True, help="Print the run's id and return at once.")
+@dry_run_option
+def start(common: Common, deployment_id: str, given: Sequence[str], document: str | None, detach: bool, dry_run: bool) -> int:
+    """Start a run by hand and follow it.
+
+    What the run writes is passed on, stdout to stdout and stderr to stderr. Exit status 0 when it completed, 1 when it did
+    not. Overlap and capacity do not apply to runs started by hand. Ctrl-C stops following, not the run.
+    """
+    bound = parse.bound_input(given, document)
+    with common.open() as store:
+        if dry_run:
+            return _try_start(common, store, deployment_id, bound)
+        view = store.start_run(deployment_id=deployment_id, input=bound, detach=detach)
+        if detach or not common.is_human:
+            render.item(common, view, details=lambda _: escape(view.run_id), name=view.run_id, columns=_columns(common.now()))
+            if detach:
+                return 0
+        elif not common.quiet:
+            streams.talk(f"{view.run_id} started (by hand: overlap and capacity do not apply)")
+        streams.flush()
+        return _follow(common, store, view)
+
+
+def _try_start(common: Common, store: Store, deployment_id: str, bound: dict[str, Any] | None) -> int:
+    checks = list(store.check_deployment(deployment_id=deployment_id, input=bound))
+    wrong = [it for it in checks if not it.ok]
+    if wrong:
+        said = "; ".join(f"{it.name}: {it.detail}" for it in wrong)
+        raise PreflightFailed(f"a run of {deployment_id} could not start: {said}", {"checks": [it.to_json() for it in wrong]})
+    if not common.quiet:
+        streams.talk(f"dry run: a run of {escape(deployment_id)} could start; nothing was changed")
+    return 0
+
+
+def _follow(common: Common, store: Store, view: RunView) -> int:
+    from wfctl.operations.follow import follow
+
+    out, err = store.run_log_paths(view.run_id)
+    # With a JSON answer stdout is taken: what the run writes is left to `run logs`.
+    echoes = [Echo(out), Echo(err, to_stderr=True)] if common.is_human else []
+    try:
+        ended = follow(store, view.run_id, on_idle=lambda: pump_all(echoes))
+    except KeyboardInterrupt:
+        return _leave(store, view.run_id, echoes)
+    for echo in echoes:
+        echo.finish()
+    if not common.quiet:
+        streams.talk(_outcome(ended))
+    return 0 if ended.status == "completed" else 1
+
+
+def _leave(store: Store, run_id: str, echoes: Sequence[Echo]) -> int:
+    """Ctrl-C ends the following, not the run: a supervisor drives it on, or from here a background process does."""
+    is_ours = store.driver_of(run_id) is not None
+    store.hand_over(run_id=run_id)
+    for echo in echoes:
+        echo.finish()
+    where = "in the background" if is_ours else "under the supervisor"
+    streams.talk(f"\n{run_id} goes on {where}; `wfctl run logs -f {run_id}` follows it, `wfctl run cancel {run_id}` ends it")
+    return streams.INTERRUPTED
+
+
+def _outcome(view: RunView) -> str:
+    took = values.duration(values.elapsed(view.started_at, view.ended_at))
+    said = f"{view.run_id} {view.status}" + (f" after {took}" if took else "")
+    reason = _why(view)
+    if view.status == "interrupted":
+        return f"{escape(said)}: {escape(reason)}; go on with `wfctl run resume {view.run_id}`"
+    return escape(f"{said}: {reason}" if reason else said)
+
+
+# Cancelling -------------------------------------------------------------------------------------------------------------
+
+
+@command()
+@click.argument("run_ids", metavar="RUN…", nargs=-1, required=True, type=StoredId("run"), help="Ids of runs.")
+@click.option("--reason", metavar="TEXT", help="Why; it is kept and shown.")
+@click.option("--grace", metavar="DURATION", help="How long between TERM and KILL (default: the deployment's kill_grace).")
+@dry_run_option
+def cancel(common: Common, run_ids: Sequence[str], reason: str | None, grace: str | None, dry_run: bool) -> int:
+    """End a run in any unfinished state.
+
+    Its processes get SIGTERM and, after the deployment's kill grace, SIGKILL.
+    """
+    from wfctl.cli.failure import report
+
+    status = 0
+    with common.open() as store:
+        views = [store.inspect_run(run_id=name) for name in dict.fromkeys(run_ids)]
+        if dry_run:
+            return _would_cancel(common, views)
+        what = views[0].run_id if len(views) == 1 else count_of(len(views), "run")
+        if not prompt.confirm(common, f"Cancel {what}?"):
+            return 1
+        done: list[RunView] = []
+        for view in views:
+            try:
+                done.append(store.cancel_run(run_id=view.run_id, reason=reason, grace=grace))
+            except WfctlError as error:
+                if len(views) == 1:
+                    raise
+                status = status or report(error, common, [])
+    _write_cancelled(common, done)
+    return status
+
+
+def _would_cancel(common: Common, views: Sequence[RunView]) -> int:
+    for view in views:
+        verb = "is over already:" if view.status in FINAL else "would be cancelled, it is"
+        streams.answer(f"{escape(view.run_id)} {verb} {view.status}")
+    if not common.quiet:
+        streams.talk("dry run: nothing was changed")
+    return 0
+
+
+def _write_cancelled(common: Common, views: Sequence[RunView]) -> None:
+    columns = _columns(common.now())
+    if len(views) == 1:
+        render.item(common, views[0], details=lambda paint: _cancelled(views[0], paint), name=views[0].run_id, columns=columns)
+    elif common.is_human and not common.quiet:
+        for view in views:
+            streams.answer(_cancelled(view, paint_for(common)))
+    else:
+        render.page(common, columns, views, schema=SCHEMA, name=lambda it: it.run_id)
+
+
+def _cancelled(view: RunView, paint: Paint) -> str:
+    if view.status == "cancelled":
+        return f"{escape(view.run_id)} {paint.status(view.status)}"
+    later = "the stop is recorded; it is cancelled once its processes have ended"
+    return f"{escape(view.run_id)} {paint.status(view.status)}: {later}"

@@ -1,0 +1,488 @@
+"""`wfctl schedule …` and `wfctl schedules`: when to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wfctl.cli import parse, preview, prompt, render, streams, values, why
+from wfctl.cli.base import Common, StoredId, command, dry_run_option
+from wfctl.cli.render import Column
+from wfctl.cli.style import Paint, paint_for
+from wfctl.cli.text import count_of, escape
+from wfctl.errors import WfctlError
+
+if TYPE_CHECKING:
+    from wfctl.operations.store import Store
+    from wfctl.operations.views import RevisionView, ScheduleView
+
+STATES = ("active", "paused", "blocked", "finished", "deleted")
+SCHEMA = "wfctl/schedules.v1"
+#: keys whose value is text even where it looks like a number
+_TEXTS = frozenset(
+    {
+        "deployment",
+        "notes",
+        "overlap",
+        "misfire",
+        "lateness",
+        "max_run",
+        *(f"trigger.{key}" for key in ("kind", "expression", "timezone", "every", "at")),
+    }
+)
+_KIND_OF = {"expression": "cron", "timezone": "cron", "every": "interval", "at": "oneshot"}
+_schedule_id = click.argument("schedule_id", metavar="ID", type=StoredId("schedule"), help="The id of the schedule.")
+_schedule_ids = click.argument(
+    "schedule_ids", metavar="ID…", nargs=-1, required=True, type=StoredId("schedule"), help="Ids of schedules."
+)
+
+
+def _field(name: str) -> Callable[[ScheduleView], Any]:
+    return lambda view: (view.definition or {}).get(name)
+
+
+def _columns(now: datetime) -> list[Column]:
+    def left(view: ScheduleView) -> float | None:
+        return None if view.next_instant is None else (view.next_instant - now).total_seconds()
+
+    return [
+        Column(key="id", title="ID", raw=lambda it: it.id, keep=True),
+        Column(key="state", title="STATE", raw=lambda it: it.state, status=True, keep=True),
+        Column(key="trigger", title="TRIGGER", raw=_field("trigger"), show=lambda it: values.trigger(_field("trigger")(it))),
+        render.instants("next_instant", "NEXT (UTC)", lambda it: it.next_instant),
+        Column(key="left", title="LEFT", raw=left, show=lambda it: values.relative(it.next_instant, now)),
+        Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
+        Column(key="active_runs", title="ACTIVE", raw=lambda it: len(it.active_runs), right=True),
+        Column(key="deployment", title="DEPLOYMENT", raw=_field("deployment")),
+        Column(key="notes", title="NOTES", raw=_remark, free=True),
+        Column(key="overlap", title="OVERLAP", raw=_field("overlap"), extra=True),
+        Column(key="misfire", title="MISFIRE", raw=_field("misfire"), extra=True),
+        render.instants("candidate", "HELD", lambda it: it.candidate and it.candidate.instant, extra=True),
+        render.instants("effective_from", "EFFECTIVE FROM", lambda it: it.effective_from, extra=True),
+    ]
+
+
+def _remark(view: ScheduleView) -> str | None:
+    """What is most worth knowing of a schedule: why it is blocked or paused, else its notes."""
+    if view.diagnostic:
+        return str(view.diagnostic.get("message") or view.diagnostic.get("code"))
+    if view.paused_at:
+        return f"paused {values.instant(view.paused_at)}" + (f': "{view.pause_reason}"' if view.pause_reason else "")
+    if view.waits_until:
+        return f"waits for the clock until {values.instant(view.waits_until)}"
+    return (view.definition or {}).get("notes")
+
+
+# Looking ----------------------------------------------------------------------------------------------------------------
+
+
+@command()
+@click.option("--state", metavar="A,B,…", help="Only schedules in these states: active, paused, blocked, finished, deleted.")
+@click.option(
+    "--sort", type=click.Choice(("id", "next")), metavar="BY", default="id", show_default=True, help="Order by id or next."
+)
+@click.option("--include-deleted", is_flag=True, help="Deleted ones too.")
+def schedules(common: Common, state: str | None, sort: str, include_deleted: bool) -> None:
+    """List the schedules."""
+    states = parse.words(state, STATES, "--state")
+    now = common.now()
+    with common.open() as store:
+        page = store.list_schedules(include_deleted=include_deleted or bool(states and "deleted" in states))
+    found = [view for view in page.items if states is None or view.state in states]
+    if sort == "next":
+        found.sort(key=lambda view: (view.next_instant is None, view.next_instant, view.id))
+    render.page(common, _columns(now), found, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
+    if common.format == "table" and found and not common.quiet:
+        counts = [
+            f"{sum(view.state == word for view in found)} {word}"
+            for word in STATES
+            if any(view.state == word for view in found)
+        ]
+        streams.talk(f"{count_of(len(found), 'schedule')}: {', '.join(counts)}")
+
+
+@command()
+@_schedule_id
+def show(common: Common, schedule_id: str) -> None:
+    """Show a schedule and what comes next."""
+    now = common.now()
+    with common.open() as store:
+        view = store.get_schedule(schedule_id=schedule_id)
+    render.item(common, view, details=lambda paint: details(view, paint, now), name=view.id, columns=_columns(now))
+    if common.is_human:
+        preview.say(common, preview.warning_lines(view, now))
+
+
+def details(view: ScheduleView, paint: Paint, now: datetime) -> str:
+    """Return a schedule for people: its card, and everything that is known of its state."""
+    definition = view.definition or {}
+    facts = [
+        ("diagnostic", escape(why.phrase(view.diagnostic))),
+        ("paused", _paused(view)),
+        ("waits until", _waits(view)),
+        ("held", _held(view)),
+        ("active runs", escape(", ".join(view.active_runs))),
+        ("input", escape(values.json_cell(definition.get("input") or None))),
+        ("notes", escape(definition.get("notes") or "")),
+        ("notify", escape(values.json_cell(definition.get("notify")))),
+        ("effective from", values.instant(view.effective_from)),
+        ("consumed up to", values.instant(view.watermark)),
+    ]
+    rest = render.pairs(facts, paint, indent=2)
+    return preview.card(view, paint, now) + (f"\n\n{rest}" if rest else "")
+
+
+def _waits(view: ScheduleView) -> str:
+    at = values.instant(view.waits_until)
+    return f"{at}: the clock stands before what is already consumed" if at else ""
+
+
+def _held(view: ScheduleView) -> str:
+    held = view.candidate
+    if held is None:
+        return ""
+    return f"{values.instant(held.instant)} since {values.instant(held.held_since)}, {escape(why.phrase(held.reason))}"
+
+
+def _paused(view: ScheduleView) -> str:
+    if not view.paused_at:
+        return ""
+    who = f" by {escape(view.pause_actor)}" if view.pause_actor else ""
+    return f"since {values.instant(view.paused_at)}{who}" + (f": {escape(view.pause_reason)}" if view.pause_reason else "")
+
+
+@command(name="next")
+@_schedule_ids
+@click.option("-n", "count", type=int, default=5, show_default=True, metavar="N", help="How many instants.")
+@click.option("--from", "start", metavar="INSTANT", help="Begin after this instant instead of now.")
+def next_instants(common: Common, schedule_ids: Sequence[str], count: int, start: str | None) -> None:
+    """Show the coming instants of schedules.
+
+    Several schedules are merged into one list, in the order of their instants.
+    """
+    from wfctl.cli import cron
+
+    cron.check_count(count)
+    now = common.now()
+    after = parse.instant(start, "--from") if start else now
+    rows: list[dict[str, Any]] = []
+    with common.open() as store:
+        views = [store.get_schedule(schedule_id=name) for name in dict.fromkeys(schedule_ids)]
+    for view in views:
+        trigger = preview.trigger_of(view)
+        if trigger is not None:
+            rows += cron.instant_rows(trigger, view.anchor, after, now, count, schedule_id=view.id)
+        if view.state != "active" and not common.quiet:
+            streams.talk(f"{escape(view.id)} is {view.state}: nothing of it is admitted now")
+    rows.sort(key=lambda row: (parse.instant(row["instant"], "instant"), row["schedule_id"]))
+    cron.write_instants(common, rows[:count], now, with_schedule=True)
+
+
+@command()
+@_schedule_id
+def revisions(common: Common, schedule_id: str) -> None:
+    """List every saved state of a schedule."""
+    with common.open() as store:
+        page = store.list_revisions(schedule_id=schedule_id)
+    before: dict[int, RevisionView | None] = {}
+    previous: RevisionView | None = None
+    for view in sorted(page.items, key=lambda it: it.revision):
+        before[view.revision] = previous
+        previous = view
+    columns = [
+        Column(key="revision", title="REV", raw=lambda it: it.revision, right=True, keep=True),
+        render.instants("recorded_at", "WHEN (UTC)", lambda it: it.recorded_at, keep=True),
+        Column(key="actor", title="WHO", raw=lambda it: it.actor),
+        Column(key="change", title="CHANGE", raw=lambda it: _change(before[it.revision], it), free=True),
+        Column(key="croniter", title="CRONITER", raw=lambda it: it.croniter),
+        Column(key="tz_database", title="TZDB", raw=lambda it: it.tz_database),
+        Column(key="content", title="CONTENT", raw=lambda it: it.content, extra=True),
+    ]
+    render.page(
+        common, columns, page.items, schema=page.list_schema, name=lambda it: str(it.revision), next_cursor=page.next_cursor
+    )
+
+
+def _change(old: RevisionView | None, new: RevisionView) -> str:
+    if old is None:
+        return "created"
+    before, after = _flat(old.definition), _flat(new.definition)
+    changed = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+    return ", ".join(f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in changed)
+
+
+def _flat(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """The values of a table by their dotted keys."""
+    found: dict[str, Any] = {}
+    for key, item in table.items():
+        found |= _flat(item, f"{path}{key}.") if isinstance(item, Mapping) else {f"{path}{key}": item}
+    return found
+
+
+def _shown(found: Any) -> str:
+    return values.json_cell(found) or "unset"
+
+
+# Adding -----------------------------------------------------------------------------------------------------------------
+
+
+@command()
+@click.argument("schedule_id", metavar="ID", help="The id: lower-case letters, digits, '.', '_' and '-'.")
+@click.option("--deployment", "deployment_id", metavar="ID", type=StoredId("deployment"), help="What to run.")
+@click.option("--cron", "expression", metavar="EXPRESSION", help="Five cron fields in one argument: '30 2 * * 1-5'.")
+@click.option("--every", metavar="DURATION", help="An interval, such as 10m; one second or more.")
+@click.option("--at", metavar="INSTANT", help="Once, at an instant with an offset: 2026-12-01T09:00:00+01:00.")
+@click.option("--timezone", metavar="ZONE", help="The zone that a cron expression is read in (default UTC).")
+@click.option("-f", "file", metavar="FILE|-", type=click.Path(), help="Read the definition from a TOML file, or from stdin.")
+@click.option(
+    "--input", "given", metavar="NAME=VALUE", multiple=True, help="A part of the input of every run; may be repeated."
+)
+@click.option("--input-json", "document", metavar="TEXT|@FILE|@-", help="The input of every run, as JSON.")
+@click.option("--overlap", metavar="POLICY", help="When a run is still going: skip, queue or parallel.")
+@click.option("--max-active-runs", metavar="N", type=int, help="How many at once; required with parallel.")
+@click.option("--misfire", metavar="POLICY", help="When an instant was missed: skip, or latest to catch up with the newest.")
+@click.option("--lateness", metavar="DURATION", help="How late still counts as on time (default 60s).")
+@click.option("--max-run", metavar="auto|none|DURATION", help="When a run is ended (auto: five times the shortest gap).")
+@click.option("--max-steps", metavar="N", type=int, help="How many executions a run may have.")
+@click.option("--notes", metavar="TEXT", help="Free text.")
+@click.option("--paused", is_flag=True, help="Begin paused.")
+@dry_run_option
+def add(
+    common: Common, schedule_id: str, file: str | None, given: Sequence[str], document: str | None, paused: bool, dry_run: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Add a schedule: when to run a deployment.
+
+    wfctl schedule add nightly --deployment dump --cron '30 2 * * 1-5' --timezone Europe/Paris
+
+    Nothing is backfilled: the first instant is the next one.
+    """
+    fields = parse.definition_file(file, "schedule", f"schedule {schedule_id}") if file is not None else {}
+    if "deployment" in fields:
+        fields["deployment_id"] = fields.pop("deployment")
+    names = ("deployment_id", "overlap", "max_active_runs", "misfire", "lateness", "max_run", "max_steps", "notes")
+    fields |= {name: options[name] for name in names if options[name] is not None}
+    trigger = _trigger(options)
+    if trigger is not None:
+        fields["trigger"] = trigger
+    bound = parse.bound_input(given, document)
+    if bound is not None:
+        fields["input"] = bound
+    if not fields.get("deployment_id"):
+        raise click.UsageError("say what to run: --deployment ID")
+    if "trigger" not in fields:
+        raise click.UsageError("say when to run: --cron EXPRESSION, --every DURATION or --at INSTANT")
+    with common.open() as store:
+        view = store.create_schedule(schedule_id=schedule_id, paused=paused, dry_run=dry_run, **fields)
+    _saved(common, view, dry_run)
+
+
+def _trigger(options: dict[str, Any]) -> dict[str, Any] | None:
+    given = [(key, options[key]) for key in ("expression", "every", "at") if options[key] is not None]
+    if len(given) > 1:
+        raise click.UsageError("give one of --cron, --every and --at")
+    if not given:
+        if options["timezone"] is not None:
+            raise click.UsageError("--timezone goes with --cron")
+        return None
+    key, text = given[0]
+    trigger = {"kind": _KIND_OF[key], key: text}
+    if options["timezone"] is not None:
+        if key != "expression":
+            raise click.UsageError("--timezone goes with --cron; an interval has no zone, and an instant has its offset")
+        trigger["timezone"] = options["timezone"]
+    return trigger
+
+
+def _saved(common: Common, view: ScheduleView, dry_run: bool) -> None:
+    """Show what a change made of a schedule: its card and the warnings (contract 4.6)."""
+    now = common.now()
+    render.item(common, view, details=lambda paint: preview.card(view, paint, now), name=view.id, columns=_columns(now))
+    preview.say(common, preview.warning_lines(view, now))
+    if dry_run and not common.quiet:
+        streams.talk("dry run: nothing was changed")
+
+
+# Changing ---------------------------------------------------------------------------------------------------------------
+
+
+@command(name="set")
+@_schedule_id
+@click.argument(
+    "assignments", metavar="[KEY=VALUE]…", nargs=-1, help="Fields, dotted below tables: trigger.expression='0 2 * * *'."
+)
+@click.option("--unset", metavar="KEY", multiple=True, help="Clear this field; may be repeated.")
+@click.option(
+    "--expected-revision", metavar="N", type=int, help="Refuse if another revision is current (default: the one read now)."
+)
+@dry_run_option
+def set_fields(
+    common: Common,
+    schedule_id: str,
+    assignments: Sequence[str],
+    unset: Sequence[str],
+    expected_revision: int | None,
+    dry_run: bool,
+) -> None:
+    """Change fields of a schedule.
+
+    wfctl schedule set nightly trigger.expression='0 3 * * *' input.region=eu --unset notes
+
+    A VALUE is JSON when it parses as JSON, else text. Runs that were admitted before keep what they were admitted with.
+    """
+    if not (assignments or unset):
+        raise click.UsageError("say what to change: KEY=VALUE or --unset KEY")
+    with common.open() as store:
+        current = store.get_schedule(schedule_id=schedule_id)
+        changes = _changes(current, [parse.split_pair(text) for text in assignments], unset)
+        view = store.update_schedule(
+            schedule_id=schedule_id,
+            expected_revision=current.revision if expected_revision is None else expected_revision,
+            unset=changes.unset,
+            dry_run=dry_run,
+            **changes.fields,
+        )
+    if common.is_human and not common.quiet:
+        arrow = "->" if view.revision != current.revision else "stays"
+        streams.talk(f"revision {current.revision} {arrow} {view.revision}")
+    _saved(common, view, dry_run)
+
+
+def _changes(current: ScheduleView, assignments: Sequence[tuple[str, str]], unset: Sequence[str]) -> parse.Changes:
+    definition = dict(current.definition or {})
+    kind = _kind_asked(assignments)
+    if kind is not None and kind != (definition.get("trigger") or {}).get("kind"):
+        definition["trigger"] = {"kind": kind}  # another kind begins with nothing of the old one
+    changes = parse.Changes(definition, _TEXTS)
+    for key, text in assignments:
+        changes.assign(key, text)
+    for key in unset:
+        changes.remove(key)
+    if "deployment" in changes.fields:
+        changes.fields["deployment_id"] = changes.fields.pop("deployment")
+    return changes
+
+
+def _kind_asked(assignments: Sequence[tuple[str, str]]) -> str | None:
+    """The kind of trigger that KEY=VALUE ask for, by name or by a key that only one kind has."""
+    below = [(key.removeprefix("trigger."), text) for key, text in assignments if key.startswith("trigger.")]
+    named = [text for key, text in below if key == "kind"]
+    if named:
+        return named[-1]
+    kinds = {_KIND_OF[key] for key, _ in below if key in _KIND_OF and key != "timezone"}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+@command()
+@_schedule_ids
+@click.option("--reason", metavar="TEXT", help="Why; it is kept and shown.")
+@dry_run_option
+def pause(common: Common, schedule_ids: Sequence[str], reason: str | None, dry_run: bool) -> int:
+    """Stop admitting; active runs go on.
+
+    What comes due while a schedule is paused is consumed: it is never replayed. Pausing twice is once.
+    """
+    if len(schedule_ids) > 1 and not dry_run and not prompt.confirm(common, f"Pause {len(schedule_ids)} schedules?"):
+        return 1
+
+    def said(view: ScheduleView, paint: Paint) -> str:
+        going = f"; {count_of(len(view.active_runs), 'run')} going on" if view.active_runs else ""
+        done = "would pause" if dry_run else "paused"
+        return f"{done} {escape(view.id)} since {values.instant(view.paused_at)}{going}"
+
+    return _each(
+        common,
+        schedule_ids,
+        lambda store, name: store.pause_schedule(schedule_id=name, reason=reason, dry_run=dry_run),
+        said,
+        dry_run,
+    )
+
+
+@command()
+@_schedule_ids
+@dry_run_option
+def resume(common: Common, schedule_ids: Sequence[str], dry_run: bool) -> int:
+    """Admit again from now on; nothing is replayed.
+
+    Shows the next instants, as `add` does. Resuming twice is once.
+    """
+    if len(schedule_ids) > 1 and not dry_run and not prompt.confirm(common, f"Resume {len(schedule_ids)} schedules?"):
+        return 1
+    now = common.now()
+    shown: list[ScheduleView] = []
+
+    def said(view: ScheduleView, paint: Paint) -> str:
+        shown.append(view)
+        return preview.card(view, paint, now)
+
+    status = _each(
+        common, schedule_ids, lambda store, name: store.resume_schedule(schedule_id=name, dry_run=dry_run), said, dry_run
+    )
+    for view in shown:
+        preview.say(common, preview.warning_lines(view, now))
+    return status
+
+
+@command()
+@_schedule_ids
+@dry_run_option
+def delete(common: Common, schedule_ids: Sequence[str], dry_run: bool) -> int:
+    """Delete a schedule; its history stays.
+
+    Active runs go on, runs and occurrences stay readable, and the id can never be used again. Deleting twice is once.
+    """
+    with common.open() as store:
+        for name in schedule_ids:
+            store.get_schedule(schedule_id=name)
+    what = f"schedule {schedule_ids[0]}" if len(schedule_ids) == 1 else count_of(len(schedule_ids), "schedule")
+    if not dry_run and not prompt.confirm(common, f"Delete {what}? Its history stays, its id cannot be used again."):
+        return 1
+
+    def said(view: ScheduleView, paint: Paint) -> str:
+        going = f"; {count_of(len(view.active_runs), 'run')} going on" if view.active_runs else ""
+        done = "would delete" if dry_run else "deleted"
+        return f"{done} {escape(view.id)}; its history is kept, its id is retired{going}"
+
+    return _each(
+        common, schedule_ids, lambda store, name: store.delete_schedule(schedule_id=name, dry_run=dry_run), said, dry_run
+    )
+
+
+def _each(
+    common: Common,
+    names: Sequence[str],
+    change: Callable[[Store, str], ScheduleView],
+    said: Callable[[ScheduleView, Paint], str],
+    dry_run: bool,
+) -> int:
+    """Change several schedules; what fails is reported and the others are done. Return the first failure's exit status."""
+    from wfctl.cli.failure import report
+
+    done: list[ScheduleView] = []
+    status = 0
+    with common.open() as store:
+        for name in dict.fromkeys(names):
+            try:
+                done.append(change(store, name))
+            except WfctlError as error:
+                if len(names) == 1:
+                    raise
+                status = status or report(error, common, [])
+    if common.is_human and not common.quiet:
+        for view in done:
+            streams.answer(said(view, paint_for(common)))
+    elif len(names) == 1:
+        view = done[0]
+        render.item(common, view, details=lambda paint: said(view, paint), name=view.id, columns=_columns(common.now()))
+    elif common.is_human:
+        for view in done:
+            streams.answer(escape(view.id))
+    else:
+        render.page(common, _columns(common.now()), done, schema=SCHEMA, name=lambda it: it.id)
+    if dry_run and not common.quiet:
+        streams.talk("dry run: nothing was changed")
+    return status

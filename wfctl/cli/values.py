@@ -1,0 +1,101 @@
+"""How values look in tables and details: durations, instants, commands, reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from wfctl.core.instants import format_instant, parse_instant
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+def duration(seconds: float | timedelta | None) -> str:
+    """Return a duration in its two largest units, such as `2h 05m`, `41s`, `0.2s`; empty for None."""
+    if seconds is None:
+        return ""
+    total = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+    if total < 0:
+        return "-" + duration(-total)
+    if total < 10:
+        return f"{total:.1f}".removesuffix(".0") + "s"
+    whole = round(total)
+    for index, (size, unit) in enumerate(_UNITS):
+        if whole >= size:
+            first, rest = divmod(whole, size)
+            if index + 1 == len(_UNITS):
+                return f"{first}{unit}"
+            below, below_unit = _UNITS[index + 1]
+            second = rest // below
+            return f"{first}{unit} {second:02d}{below_unit}" if second else f"{first}{unit}"
+    return "0s"
+
+
+def instant(value: datetime | str | None) -> str:
+    """Return RFC 3339 in UTC; empty for None."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else format_instant(value)
+
+
+def as_datetime(value: datetime | str | None) -> datetime | None:
+    """Return the datetime of an instant that may already be text."""
+    return parse_instant(value) if isinstance(value, str) else value
+
+
+def relative(value: datetime | str | None, now: datetime) -> str:
+    """Return `in 3m` or `4h ago`; empty for None."""
+    at = as_datetime(value)
+    if at is None:
+        return ""
+    seconds = (at - now).total_seconds()
+    if seconds >= 0:
+        return f"in {duration(max(1, round(seconds)))}"
+    return f"{duration(max(1, round(-seconds)))} ago"
+
+
+def elapsed(start: datetime | str | None, end: datetime | str | None, now: datetime | None = None) -> float | None:
+    """Return the seconds between two instants, up to `now` where the second is unknown; None where the first is."""
+    first, last = as_datetime(start), as_datetime(end) or now
+    return None if first is None or last is None else max(0.0, (last - first).total_seconds())
+
+
+def size(number: int | None) -> str:
+    """Return a number of bytes as people read it: `512 B`, `1.5 MiB`; empty for None."""
+    if number is None:
+        return ""
+    amount, unit = float(number), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{number} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def command(arguments: Sequence[str]) -> str:
+    """Return an argument vector as a shell would take it."""
+    import shlex
+
+    return shlex.join([str(argument) for argument in arguments])
+
+
+def trigger(plain: Mapping[str, Any] | None) -> str:
+    """Given the plain form of a trigger, return it in one phrase."""
+    if not plain:
+        return ""
+    kind = plain.get("kind")
+    if kind == "cron":
+        return f"{plain.get('expression')}  {plain.get('timezone') or 'UTC'}"
+    if kind == "interval":
+        return f"every {plain.get('every')}"
+    return f"once at {plain.get('at')}"
+
+
+def json_cell(value: Any) -> str:
+    """Return a value as compact JSON; empty for None."""
+    if value is None:
+        return ""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)
