@@ -10,7 +10,16 @@ from typing import Literal
 
 from wfctl.core.cron import Expression
 from wfctl.core.model import CronTrigger, Trigger
-from wfctl.core.trigger import CronCalendar, calendar_of, changes_of, expression_of, instants_after, named_at_offset, zone_of
+from wfctl.core.trigger import (
+    CronCalendar,
+    aware_utc,
+    calendar_of,
+    changes_of,
+    expression_of,
+    instants_after,
+    named_at_offset,
+    zone_of,
+)
 
 Note = Literal["gap", "fold-first", "fold-second"]
 DAYS_AHEAD = 400  #: how far clock changes are looked for, so that each yearly one is among them
@@ -55,7 +64,7 @@ def preview(trigger: Trigger, anchor: datetime | None, after: datetime, count: i
     Raise CalendarError where its calendar gives no answer.
     """
     calendar = calendar_of(trigger, anchor)
-    instants = islice(instants_after(calendar, after.astimezone(UTC)), count)
+    instants = islice(instants_after(calendar, aware_utc(after)), count)
     if not isinstance(trigger, CronTrigger):
         return tuple(PreviewRow(instant, instant, None) for instant in instants)
     zone = zone_of(trigger.timezone)
@@ -71,7 +80,7 @@ def warnings_of(trigger: Trigger, after: datetime) -> tuple[Warning, ...]:
     if not isinstance(trigger, CronTrigger):
         return ()
     expression = expression_of(trigger)
-    return (*_of_words(expression), *_of_months(expression), *_of_clock_changes(trigger, expression, after.astimezone(UTC)))
+    return (*_of_words(expression), *_of_months(expression), *_of_clock_changes(trigger, expression, aware_utc(after)))
 
 
 def _note(trigger: CronTrigger, instant: datetime) -> Note | None:

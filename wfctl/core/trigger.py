@@ -385,7 +385,7 @@ def calendar_of(trigger: Trigger, anchor: datetime | None = None) -> Calendar:
         case IntervalTrigger(every):
             if anchor is None:
                 raise ValueError("an interval needs its anchor")
-            return IntervalCalendar(every, _aware(anchor).replace(microsecond=0))
+            return IntervalCalendar(every, aware_utc(anchor).replace(microsecond=0))
         case OneshotTrigger(at):
             return OneshotCalendar(at)
 
@@ -401,10 +401,10 @@ class CronCalendar:
         self.zone = zone_of(trigger.timezone)
 
     def next_after(self, instant: datetime) -> datetime:
-        return _next_of_cron(self.trigger, _aware(instant))
+        return _next_of_cron(self.trigger, aware_utc(instant))
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
-        after, until = _aware(after), _aware(until)
+        after, until = aware_utc(after), aware_utc(until)
         few = self._forward(after, until, min(_FEW, limit) + 1)
         if len(few) <= min(_FEW, limit):
             return DueInstants(tuple(few))
@@ -414,7 +414,7 @@ class CronCalendar:
         return DueInstants(tuple(newest[1:]), Span(few[0], newest[0], None))
 
     def count(self, first: datetime, last: datetime, *, limit: int = 1000) -> int:
-        return len(self._forward(_aware(first) - _MICROSECOND, _aware(last), limit))
+        return len(self._forward(aware_utc(first) - _MICROSECOND, aware_utc(last), limit))
 
     def _forward(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
         """The oldest `limit` instants of (after, until]."""
@@ -473,7 +473,7 @@ class IntervalCalendar:
 
     def _index(self, instant: datetime) -> int:
         """The k of the newest instant that is not later, 0 before the first."""
-        return max(0, (_aware(instant) - self.anchor) // self.every)
+        return max(0, (aware_utc(instant) - self.anchor) // self.every)
 
     def _grid(self, k: int) -> datetime:
         return self.anchor + k * self.every
@@ -492,16 +492,17 @@ class OneshotCalendar:
     at: datetime
 
     def next_after(self, instant: datetime) -> datetime | None:
-        return self.at if self.at > _aware(instant) else None
+        return self.at if self.at > aware_utc(instant) else None
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
-        return DueInstants((self.at,)) if _aware(after) < self.at <= _aware(until) else DueInstants()
+        return DueInstants((self.at,)) if aware_utc(after) < self.at <= aware_utc(until) else DueInstants()
 
     def count(self, first: datetime, last: datetime, *, limit: int = 1000) -> int:
-        return int(_aware(first) <= self.at <= _aware(last))
+        return int(aware_utc(first) <= self.at <= aware_utc(last))
 
 
-def _aware(instant: datetime) -> datetime:
+def aware_utc(instant: datetime) -> datetime:
+    """Given an aware datetime, return it in UTC. Raise ValueError for a naive one."""
     if instant.tzinfo is None:
         raise ValueError("a naive datetime is no instant")
     return instant if instant.tzinfo is UTC else instant.astimezone(UTC)
@@ -515,7 +516,7 @@ def check_fires(trigger: Trigger, after: datetime, *, path: str = "trigger") -> 
 
     Raise InvalidDefinition otherwise. Source: contract 3.5 and 4.2.
     """
-    if isinstance(trigger, OneshotTrigger) and trigger.at <= _aware(after):
+    if isinstance(trigger, OneshotTrigger) and trigger.at <= aware_utc(after):
         message = f"{format_instant(trigger.at)} is not later than now, {format_instant(after)}; write an instant to come"
         raise InvalidDefinition.of("the trigger is not valid", [Problem(f"{path}.at", message)])
     if isinstance(trigger, CronTrigger):
@@ -550,7 +551,7 @@ def next_instants(trigger: Mapping[str, Any] | Trigger, after: datetime, count: 
         raise InvalidArgument(f"`count` must be a whole number of 1 or more, not {_briefly(count)}")
     value = trigger if isinstance(trigger, CronTrigger | IntervalTrigger | OneshotTrigger) else parse_trigger(trigger)
     try:
-        return tuple(islice(instants_after(calendar_of(value, after), _aware(after)), count))
+        return tuple(islice(instants_after(calendar_of(value, after), aware_utc(after)), count))
     except CalendarError as error:
         assert isinstance(value, CronTrigger)
         raise _refusal(value, error) from error
@@ -572,7 +573,7 @@ def resolve_max_run(max_run: MaxRun, trigger: Trigger, anchor: datetime | None, 
         return None
     if isinstance(max_run, timedelta):
         return max_run
-    shortest = _shortest_gap(trigger, anchor, _aware(after))
+    shortest = _shortest_gap(trigger, anchor, aware_utc(after))
     if shortest is None:
         return None if isinstance(trigger, OneshotTrigger) else timedelta(days=7)
     return min(max(5 * shortest, timedelta(minutes=5)), timedelta(days=7))

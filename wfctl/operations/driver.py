@@ -6,6 +6,7 @@ committed before its slot is anybody else's. After a crash in between, the next 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -85,6 +86,7 @@ class Driver:
         self.only = only  #: the one run this driver is for; None: every run whose `driver` lock is free
         self.live: dict[int, Live] = {}
         self.on_transition: Callable[[RunRow, Status], None] = lambda run, status: None
+        self._left_alone: set[int] = set()  #: unfinished runs that a command drives
         self._others: list[Keeper] = []  #: keepers of commands that are gone, with runs still at work
         self._reports: list[Report] = []  #: taken from a keeper and not yet written down
         self._launches: list[_Launch] = []  #: marked and not yet asked for
@@ -101,13 +103,24 @@ class Driver:
     def next_timer(self) -> float | None:
         """Return the monotonic time at which a retry, a limit or another look is due."""
         times = [time for live in self.live.values() for time in live.times()]
-        if any(live.process is not None and live.pidfd is None for live in self.live.values()):
+        if self._left_alone or any(live.process is not None and live.pidfd is None for live in self.live.values()):
             times.append(self.context.clock.monotonic() + _LOOK_AGAIN_S)
         return min(times) if times else None
 
     def mark_note(self) -> Mapping[str, Json]:
         """Return what is written with a mark: when it was made, by the clock that a keeper tells its age by (6.10)."""
         return {"boot": linux.boot_id(), "since_ns": linux.boottime_ns(), "keeper": self.keeper_place}
+
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[None]:
+        """One transaction. Where it fails, what was marked in it is not launched either."""
+        launches = list(self._launches)
+        try:
+            with self.context.ledger.transaction():
+                yield
+        except BaseException:
+            self._launches = launches
+            raise
 
     # -- launching -------------------------------------------------------------------------------------------------------
 
@@ -117,21 +130,31 @@ class Driver:
         self._send_launches()
 
     def _send_launches(self) -> None:
-        refused: list[Report] = []
+        """Ask for every execution that is marked and not asked for yet; without a keeper they wait for the next one."""
+        if self.keeper.closed:
+            return
         requests = []
         waiting, self._launches = self._launches, []
         for launch in waiting:
             run = runs.find(self.context.ledger.connection, launch.number)
             if run is None or run.status in FINISHED:
                 continue
+            if run.stop is not None:
+                self._settle_unsent(launch)
+                continue
             self.live[launch.number] = self._live_of(run, launch.k, launch.step)
             try:
                 requests.append(request_for(self.context, run, launch.k, launch.step, self._base, self._store_id))
             except Unlaunchable as error:
-                refused.append(_refusal(run.id, launch.k, error, self.context.now()))
+                self._reports.append(_refusal(run.id, launch.k, error, self.context.now()))
         if requests:
             self.keeper.launch(requests)
-        self._reports += refused
+
+    def _settle_unsent(self, launch: _Launch) -> None:
+        """A stop came before the launch was asked for: it never will be."""
+        row = executions.find(self.context.ledger.connection, launch.number, launch.k)
+        if row is not None:
+            self._settle_unknown(row, How.NOT_LAUNCHED)
 
     def _live_of(self, run: RunRow, k: int | None, step: int) -> Live:
         live = self.live.get(run.number) or Live(run.number)
@@ -158,12 +181,14 @@ class Driver:
 
         Return whether anything was.
         """
+        if self._left_alone:
+            self._adopt_left_alone()
         self._poll()
         moment = self.context.clock.monotonic()
         if not self._reports and not self._is_timer_due(moment):
             return False
         stops: list[tuple[Live, timedelta]] = []
-        with self.context.ledger.transaction():
+        with self._recording():
             for report in self._reports:
                 self._apply(report)
             self._run_timers(moment, stops)
@@ -407,7 +432,7 @@ class Driver:
         Return False when it has ended, or a stop of it is recorded already.
         """
         stops: list[tuple[Live, timedelta]] = []
-        with self.context.ledger.transaction():
+        with self._recording():
             recorded = self._record_stop(number, reason, stops, grace)
         for live, wait in stops:
             self._signal(live, wait)
@@ -418,7 +443,7 @@ class Driver:
         run = runs.find(self.context.ledger.connection, number)
         live = self.live.get(number)
         if run is not None and run.stop is not None and live is not None and live.retry_at is not None:
-            with self.context.ledger.transaction():
+            with self._recording():
                 self._follow(number)
 
     def _record_stop(
@@ -474,6 +499,7 @@ class Driver:
     def change_keeper(self, keeper: Keeper) -> None:
         """Go on with another keeper, the old one being gone."""
         self.keeper = keeper
+        self._send_launches()
 
     # -- recovery --------------------------------------------------------------------------------------------------------
 
@@ -490,7 +516,7 @@ class Driver:
         for run in runs.unfinished(connection):
             is_resting = run.status is not Status.INTERRUPTED and run.number not in self.live and self._is_ours(run.number)
             if is_resting and not any(launch.number == run.number for launch in self._launches):
-                with self.context.ledger.transaction():
+                with self._recording():
                     self._follow(run.number)
         self._send_launches()
         self._finish_recorded_stops()
@@ -499,13 +525,22 @@ class Driver:
     def _is_ours(self, number: int) -> bool:
         if self.only is not None:
             return number == self.only
-        run = runs.find(self.context.ledger.connection, number)
-        return run is not None and (run.schedule is not None or not self._is_driven(run))
+        if self._is_driven(number):
+            self._left_alone.add(number)
+            return False
+        return True
 
-    def _is_driven(self, run: RunRow) -> bool:
-        """Tell whether a command still drives this manual run (6.12)."""
-        lock = self.context.layout.run(run.id).driver_lock
+    def _is_driven(self, number: int) -> bool:
+        """Tell whether a command still drives this run (6.12)."""
+        lock = self.context.layout.run(run_name(number)).driver_lock
         return lock.exists() and is_held(lock)
+
+    def _adopt_left_alone(self) -> None:
+        """Take on the runs whose own driver is gone by now (6.12)."""
+        free = {number for number in self._left_alone if not self._is_driven(number)}
+        self._left_alone -= free
+        if free:
+            self.recover()
 
     def _recover_one(self, row: ExecutionRow, counts: dict[str, int]) -> None:
         name = run_name(row.run)
@@ -535,7 +570,7 @@ class Driver:
         if found is Recovery.TAKE_RECORD:
             assert record is not None
             counts["ended"] += 1
-            with self.context.ledger.transaction():
+            with self._recording():
                 self._apply(record)
         elif found is Recovery.ADOPT:
             assert keeper is not None
@@ -561,18 +596,19 @@ class Driver:
 
     def _keeper_of(self, row: ExecutionRow) -> Keeper | None:
         """Return the keeper that the execution was, or would have been, sent to; None when it is gone."""
-        if row.mark.get("keeper", "store") == self.keeper_place and self.only is None:
+        place = row.mark.get("keeper", "store")
+        if place == self.keeper_place:
             return None if self.keeper.closed else self.keeper
-        if row.mark.get("keeper") == "run":
-            try:
-                other = KeeperClient.connect(self.context.layout.run(run_name(row.run)).root)
-            except WfctlError as error:
-                LOG.warning("cannot ask the keeper of %s: %s", run_name(row.run), error, extra={"action": "keeper_lost"})
-                return None
-            if other is not None:
-                self._others.append(other)
-            return other
-        return self.keeper
+        name = run_name(row.run)
+        directory = self.context.layout.root if place == "store" else self.context.layout.run(name).root
+        try:
+            other = KeeperClient.connect(directory)
+        except WfctlError as error:
+            LOG.warning("cannot ask the keeper of %s: %s", name, error, extra={"action": "keeper_lost"})
+            return None
+        if other is not None:
+            self._others.append(other)
+        return other
 
     def _forbid(self, keeper: Keeper, name: str, k: int) -> Standing | None:
         try:
@@ -599,7 +635,7 @@ class Driver:
         live.keeper = keeper
         self.live[row.run] = live
         if started is not None and row.started_at is None:
-            with self.context.ledger.transaction():
+            with self._recording():
                 self._apply_started(row, started)
             return
         self._resume_step_limit(live, run, row)
@@ -636,7 +672,8 @@ class Driver:
     def _settle_unknown(self, row: ExecutionRow, how: How) -> None:
         """Settle an execution of which nobody can tell an end; what that means for its run is the core's (6.10, 7.1)."""
         now = self.context.now()
-        with self.context.ledger.transaction() as connection:
+        connection = self.context.ledger.connection
+        with self._recording():
             executions.settle(connection, row, how=how, started_at=row.started_at, ended_at=now)
             run = runs.find(connection, row.run)
             if how is How.NOT_LAUNCHED and run is not None and self._is_too_late(run, row):

@@ -37,7 +37,7 @@ def request_for(context: Context, run: RunRow, k: int, step: int, base: Mapping[
     deployment, _ = context.deployment(run.deployment, run.deployment_revision)
     paths = context.layout.run(run.id)
     try:
-        if k == 1:
+        if run.started_at is None:  # also where an earlier mark was proved never to have been launched
             rundir.prepare_run(context.layout, _identity(context, run), bound_input(context, run), deployment.files)
         rundir.prepare_execution(paths, k, resume=_resume_of(run))
     except WfctlError as error:

@@ -18,7 +18,7 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import Status
 from wfctl.errors import DamagedStore, Draining, IoError, StoreLocked, TimedOut, WfctlError, WrongState
 from wfctl.keeper.client import KeeperClient
-from wfctl.keeper.protocol import Origin
+from wfctl.keeper.protocol import Keeper, Origin
 from wfctl.operations import preflight, reconcile, rounds
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
@@ -216,8 +216,7 @@ class SupervisorService:
             seen = sessions.last_seen(connection)
         with self._context.ledger.transaction() as connection:
             session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
-        keeper = KeeperClient.start(self._context.layout.root, Origin.SUPERVISOR)
-        self.driver = Driver(self._context, keeper)
+        self.driver = Driver(self._context, self._find_keeper())
         self.driver.on_transition = self._log_transition
         self.ignored = reconcile.everything(self._context)
         counts = self.driver.recover()
@@ -229,6 +228,10 @@ class SupervisorService:
             mark_note=self.driver.mark_note,
         )
         return counts
+
+    def _find_keeper(self) -> Keeper:
+        """Return the store's keeper, started where none lives: the seam for a fake one. Raise IoError."""
+        return KeeperClient.start(self._context.layout.root, Origin.SUPERVISOR)
 
     def close(self) -> None:
         """Release the store. Runs go on with the keeper."""
@@ -282,7 +285,7 @@ class SupervisorService:
         if not self.driver.keeper.closed:
             return
         try:
-            self.driver.change_keeper(KeeperClient.start(self._context.layout.root, Origin.SUPERVISOR))
+            self.driver.change_keeper(self._find_keeper())
         except WfctlError as error:
             self._problem("keeper", f"no keeper can be started, so nothing is admitted: {error.message}")
             return

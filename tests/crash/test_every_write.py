@@ -1,0 +1,170 @@
+"""Die at the n-th durable write, n = 1, 2, 3 … until the story gets through; a new supervisor goes on, and the laws hold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.support.disk import CrashingDisk, SimulatedCrash
+from tests.support.story import World
+from wfctl.errors import Exists, RevisionConflict, WrongState
+from wfctl.operations.store import init_store
+from wfctl.store.disk import Disk
+
+MINUTE = timedelta(minutes=1)
+PARTS = 4
+Act = Callable[[World], object]
+
+
+def _create(world: World) -> None:
+    for name, command in (("one", {"command": ["/bin/true"]}), ("two", _TWO_STEPS)):
+        try:
+            world.store.create_deployment(deployment_id=name, **command)  # type: ignore[arg-type]
+        except Exists:
+            pass
+    every_minute = {"kind": "cron", "expression": "* * * * *"}
+    for name, deployment, policy in (("a", "one", "skip"), ("b", "two", "queue")):
+        try:
+            world.store.create_schedule(schedule_id=name, deployment_id=deployment, trigger=every_minute, overlap=policy)
+        except Exists:
+            pass
+
+
+_TWO_STEPS = {"steps": [{"name": "first", "command": ["/bin/true"]}, {"name": "second", "command": ["/bin/true"]}]}
+
+
+def _minute(world: World) -> None:
+    world.clock.advance(MINUTE)
+    world.step()
+
+
+def _end(world: World) -> None:
+    world.end()
+    world.step()
+    world.step()
+
+
+def _fail(world: World) -> None:
+    world.end(exit_status=3)
+    world.step()
+
+
+def _edit(world: World) -> None:
+    revision = world.store.get_schedule(schedule_id="a").revision
+    if revision == 1:
+        try:
+            world.store.update_schedule(schedule_id="a", expected_revision=1, notes="edited", overlap="queue")
+        except RevisionConflict:
+            pass
+
+
+def _hand_edit(world: World) -> None:
+    path = world.root / "schedules" / "b.toml"
+    text = path.read_text()
+    if "by hand" not in text:
+        Disk().write_file(path, text.replace('overlap = "queue"', 'notes = "by hand"\noverlap = "queue"').encode())
+    world.store.get_schedule(schedule_id="b")
+
+
+def _pause(world: World) -> None:
+    world.store.pause_schedule(schedule_id="a", reason="maintenance")
+
+
+def _resume(world: World) -> None:
+    world.store.resume_schedule(schedule_id="a")
+
+
+def _cancel(world: World) -> None:
+    world.step()  # so that a supervisor is there to be asked
+    for run in world.store.list_runs(status="running").items[:1]:
+        try:
+            world.store.cancel_run(run_id=run.run_id)
+        except WrongState:
+            pass
+    world.step()
+
+
+def _delete(world: World) -> None:
+    world.store.delete_schedule(schedule_id="b")
+
+
+STORY: list[Act] = [
+    _create, World.step, _minute, _end, _minute, _minute, _fail, _edit, _minute, _end, _hand_edit, _minute, _pause,
+    _minute, _end, _resume, _minute, _minute, _cancel, _end, _end, _delete, _minute, _end, _end, _end,
+]  # fmt: skip
+
+
+def play(world: World) -> int:
+    """Play the story; where the world's disk lets a process die, go on with the same act in a new one. Return the deaths."""
+    deaths = 0
+    for act in STORY:
+        for _ in range(3):
+            try:
+                act(world)
+                break
+            except SimulatedCrash:
+                deaths += 1
+                world.die()
+                world.disk = Disk()
+    return deaths
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_laws_hold_after_a_crash_at_every_write(tmp_path: Path, part: int) -> None:
+    """Contract 2.4, 5.13, 5.15, 6.1, 6.2, 7.1. The cuts are dealt out in parts, for the sake of several processors."""
+    for budget in itertools.count(part + 1, PARTS):
+        root = tmp_path / str(budget)
+        init_store(root).close()
+        world = World(root)
+        world.disk = CrashingDisk(budget)
+        deaths = play(world)
+        world.die()
+        world.disk = Disk()
+        assert_laws(world, budget)
+        world.die()
+        if not deaths:
+            assert budget > 50, "the story hardly writes"
+            return
+
+
+def assert_laws(world: World, budget: int) -> None:
+    launched = [(request.run, request.k) for request in world.keeper.world.launches]
+    assert len(launched) == len(set(launched)), f"cut {budget}: launched twice"
+    occurrences = [
+        (request.environment["WFCTL_SCHEDULE_ID"], request.environment["WFCTL_OCCURRENCE"], request.environment["WFCTL_STEP"])
+        for request in world.keeper.world.launches
+    ]
+    assert len(occurrences) == len(set(occurrences)), f"cut {budget}: a step of an occurrence ran twice"
+    for name in ("a", "b"):
+        rows = world.occurrences(name)
+        instants = [row.instant for row in rows]
+        assert instants == sorted(set(instants)), f"cut {budget}: {name} repeats or disorders {instants}"
+        gaps = [(one, two) for one, two in itertools.pairwise(instants) if two - one != MINUTE]
+        assert len(gaps) <= (1 if name == "a" else 0), f"cut {budget}: {name} lost instants at {gaps}"  # a was paused once
+        runs = [row.run_id for row in rows if row.run_id]
+        assert len(runs) == len(set(runs))
+    for run in world.runs():
+        assert run.status in ("completed", "failed", "cancelled"), f"cut {budget}: {run.run_id} is {run.status} for ever"
+        if run.status == "failed":
+            assert run.reason and run.reason["code"] in ("exit", "not-started"), f"cut {budget}: {run.reason}"
+        assert all(execution.exit_status is not None or run.status != "completed" for execution in run.trace)
+    assert world.store.get_schedule(schedule_id="b").state == "deleted"
+    assert world.store.get_schedule(schedule_id="a").revision == 2, f"cut {budget}"
+    assert not (world.root / "schedules" / "b.toml").exists()
+
+
+@pytest.mark.parametrize("act", ["pause", "delete"])
+def test_5_13_a_change_that_returned_is_never_followed_by_an_admission(tmp_path: Path, act: str) -> None:
+    init_store(tmp_path / "store").close()
+    world = World(tmp_path / "store")
+    _create(world)
+    world.step()
+    getattr(world.store, f"{act}_schedule")(schedule_id="a")
+    world.clock.advance(MINUTE)
+    world.step()
+    assert not world.occurrences("a")
+    world.die()
