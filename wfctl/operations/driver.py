@@ -25,7 +25,7 @@ from wfctl.core.steps import Conclude, ExecutionEnd, Mark, decide_next, failure_
 from wfctl.core.steps import Ended as How
 from wfctl.errors import IoError, WfctlError
 from wfctl.keeper.client import KeeperClient
-from wfctl.keeper.protocol import Ended, Holding, Keeper, Refused, Report, Standing, Started
+from wfctl.keeper.protocol import Ended, Holding, Keeper, LaunchRequest, Refused, Report, Standing, Started
 from wfctl.keeper.records import DamagedRecord, read_record, record_path
 from wfctl.operations import preflight
 from wfctl.operations.context import Context
@@ -40,6 +40,7 @@ from wfctl.store.locks import is_held
 LOG = logging.getLogger("wfctl.driver")
 OVERDUE_SHARE = 0.8  #: of `max_run`; from there on a run is overdue (6.8)
 LARGEST_KEPT_OUTPUT = 16 * 1024  #: bytes of JSON in the ledger; a larger output is read from its file
+_AT_ONCE = 8  #: launches sent in one piece
 _LOOK_AGAIN_S = 1.0  #: how often a process is looked at that no keeper holds and no pidfd tells of
 
 
@@ -133,9 +134,12 @@ class Driver:
         """Ask for every execution that is marked and not asked for yet; without a keeper they wait for the next one."""
         if self.keeper.closed:
             return
-        requests = []
+        requests: list[LaunchRequest] = []
         waiting, self._launches = self._launches, []
         for launch in waiting:
+            if len(requests) == _AT_ONCE:  # the keeper launches these while the next are made ready
+                self.keeper.launch(requests)
+                requests = []
             run = runs.find(self.context.ledger.connection, launch.number)
             if run is None or run.status in FINISHED:
                 continue

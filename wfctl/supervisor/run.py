@@ -43,6 +43,7 @@ def supervise(
         counts = _open(service, signals, standby=standby)
         if counts is None:
             return 0
+        service.on_round, service.on_reload = notifier.beat, notifier.reloading
         try:
             signals.install()
             _say_ready(service, counts, notifier)
@@ -93,7 +94,7 @@ def _say_ready(service: SupervisorService, counts: Mapping[str, int], notifier: 
     total = sum(status.schedules.values())
     text = f"ready: {total} schedules, {status.slots_total} slots, {coming}"
     LOG.info("%s", text, extra={"action": "ready"})
-    notifier.send("READY=1", f"STATUS={text}")
+    notifier.ready(text)
 
 
 class _Signals:

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
@@ -62,6 +62,10 @@ class SupervisorService:
         self._reload_asked = False
         self._outer_door: Any = None
         self.until_idle = False
+        self.on_round: Callable[[], float | None] = lambda: (
+            None
+        )  #: called after each round; when to be called again, in seconds
+        self.on_reload: Callable[[bool], None] = lambda begins: None  #: called when a reload begins, and when it is done
         self.is_draining = False
         self.problems: dict[str, str] = {}  #: by kind: what keeps it from working as it should
 
@@ -347,13 +351,19 @@ class SupervisorService:
                 return
             if self.until_idle and self._is_idle():
                 return
-            left = self._server.serve()
-            timeouts = [each for each in (timeout, left) if each is not None]
+            left = self._serve()
+            timeouts = [each for each in (timeout, left, self.on_round()) if each is not None]
             if drained_at is not None:
                 timeouts.append(max(0.0, drained_at - self._context.clock.monotonic()))
             self._waiter.wait(
                 wake, min(timeouts) if timeouts else None, self.settings.poll_interval_s, self.driver.descriptors()
             )
+
+    def _serve(self) -> float | None:
+        """Answer requests; what one of them changed is looked at without waiting."""
+        before = self._context.ledger.commits
+        left = self._server.serve()
+        return 0.0 if self._context.ledger.commits != before else left
 
     def _guarded_round(self) -> tuple[datetime | None, float | None]:
         """Do a round; where the machine refuses, say so, trust nothing that was held, and try again after a while (2.10)."""
@@ -438,6 +448,7 @@ class SupervisorService:
     def reload(self) -> int:
         """Read settings and definitions again; return how many definitions were taken up. Bad settings leave the old ones."""
         before = self._context.ledger.commits
+        self.on_reload(True)
         try:
             self.settings = self._load_settings()
             self._solved("settings")
@@ -452,6 +463,7 @@ class SupervisorService:
         )
         self.ignored = reconcile.everything(self._context)
         LOG.info("reloaded", extra={"action": "reloaded"})
+        self.on_reload(False)
         return self._context.ledger.commits - before
 
     # -- saying so -------------------------------------------------------------------------------------------------------
