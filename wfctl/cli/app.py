@@ -107,8 +107,8 @@ def _invoke(arguments: list[str], common: Common) -> int:
         result: Any = root.main(arguments, prog_name="wfctl", standalone_mode=False, obj=common)
     except streams.ClosedPipe:
         return streams.CLOSED_PIPE
-    except SystemExit as end:  # click's answer to completion, and to a pipe that closed under its help
-        if streams.is_completion():
+    except SystemExit as end:  # click's answer to completion, and, with status 1, to a pipe that closed under its help
+        if streams.is_completion() or end.code != 1:
             return int(end.code or 0)
         return streams.CLOSED_PIPE
     except KeyboardInterrupt:

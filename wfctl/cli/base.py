@@ -8,40 +8,54 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
     from wfctl.operations.store import Store
 
 FORMATS = ("table", "plain", "json", "jsonl", "csv", "name")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(slots=True)
 class Common:
     """The common options of one command line, and what follows from them."""
 
-    store: str | None = None
-    output: str | None = None
-    no_header: bool = False
-    columns: str | None = None
-    color: str = "auto"
-    ascii: bool = False
-    quiet: bool = False
-    verbose: int = 0
-    yes: bool = False
-    no_input: bool = False
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    def __init__(
+        self,
+        *,
+        output: str | None = None,
+        no_header: bool = False,
+        color: str = "auto",
+        ascii: bool = False,
+        quiet: bool = False,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.store: str | None = None
+        self.output = output
+        self.no_header = no_header
+        self.columns: str | None = None
+        self.color = color
+        self.ascii = ascii
+        self.quiet = quiet
+        self.verbose = 0
+        self.yes = False
+        self.no_input = False
+        self.environ = environ
 
     @property
     def format(self) -> str:
-        """The output format: the one asked for, else a table on a terminal and plain columns in a pipe."""
-        return self.output or ("table" if sys.stdout.isatty() else "plain")
+        """The output format: the one asked for, else ids with -q, a table on a terminal, plain columns in a pipe."""
+        return self.output or ("name" if self.quiet else "table" if sys.stdout.isatty() else "plain")
+
+    @property
+    def is_program(self) -> bool:
+        """Whether a form for programs was asked for by name."""
+        return self.output not in (None, "table", "plain")
 
     @property
     def is_human(self) -> bool:
@@ -58,6 +72,7 @@ class Common:
         """Open the store that is meant; a context manager. Raise NoStore, naming `wfctl init`, where there is none."""
         from wfctl.rpc.door import open_store
 
+        quieten_logs(self.verbose)
         return open_store(self.root())
 
     def now(self) -> datetime:
@@ -65,6 +80,18 @@ class Common:
         from wfctl.clock import SystemClock
 
         return SystemClock().now()
+
+
+def quieten_logs(verbose: int) -> None:
+    """Keep log records off stderr, where a command says itself what happened; `-v` shows them."""
+    import logging
+
+    logger = logging.getLogger("wfctl")
+    if verbose:
+        logging.basicConfig(level=logging.DEBUG if verbose > 1 else logging.INFO, format="%(name)s: %(message)s")
+    elif not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
 
 
 pass_common = click.make_pass_decorator(Common, ensure=True)
@@ -215,17 +242,18 @@ class StoredId(click.ParamType[str, str]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
+        common = ctx.ensure_object(Common)
         try:
-            names = stored_names(ctx.ensure_object(Common).root(), self._kind)
+            named = common.store or common.environ.get("WFCTL_STORE")  # the usual cases, without loading what finds the others
+            names = stored_names(named or str(common.root()), self._kind)
         except Exception:  # a completion that fails must not disturb the line being typed
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def stored_names(root: Path, kind: str) -> list[str]:
+def stored_names(root: str, kind: str) -> list[str]:
     """Return the ids of a kind (schedule, deployment, run) that file names show, sorted; nothing is read or checked."""
-    directory = root / f"{kind}s"
-    with os.scandir(directory) as found:
+    with os.scandir(f"{root}/{kind}s") as found:
         names = [entry.name for entry in found if not entry.name.startswith(".")]
     if kind == "run":
         return sorted((name for name in names if name.startswith("run-")), reverse=True)

@@ -152,11 +152,11 @@ def add(
 
     A pipeline is a TOML file with [[steps]], given with -f.
     """
-    fields = parse.definition_file(file, "deployment", f"deployment {deployment_id}") if file is not None else {}
     if file is not None and arguments:
         raise click.UsageError("give either a command after -- or a file with -f, not both")
     if file is None and not arguments:
         raise click.UsageError("say what to run: write the command after --, or a file with -f")
+    fields = parse.definition_file(file, "deployment", f"deployment {deployment_id}") if file is not None else {}
     if arguments:
         fields["command"] = list(arguments)
     fields |= _options(options)

@@ -6,11 +6,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from wfctl.core.instants import parse_instant
-from wfctl.core.plain import suggestion
 from wfctl.errors import InvalidArgument, InvalidDefinition, IoError, NotAllowed, NotFound, Problem
 
 LARGEST_FILE = 64 * 1024 * 1024  #: bytes read of a file or of stdin
@@ -86,7 +84,7 @@ def read_file(name: str) -> bytes:
         if name == "-":
             content = sys.stdin.buffer.read(LARGEST_FILE + 1)
         else:
-            with Path(name).open("rb") as file:
+            with open(name, "rb") as file:
                 content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         kind = _UNREADABLE.get(type(error).__name__, IoError)
@@ -152,6 +150,8 @@ def occurrence_name(text: str) -> tuple[str, datetime]:
 
 def words(text: str | None, known: Iterable[str], option: str) -> list[str] | None:
     """Given a list `A,B`, return its words, each known. Raise InvalidArgument, with what was perhaps meant."""
+    from wfctl.core.plain import suggestion
+
     if text is None:
         return None
     listed = list(known)
@@ -265,6 +265,8 @@ def _put(holder: Any, part: str, found: Any, path: str, *, remove: bool) -> None
 
 def _index(items: list[Any], part: str, path: str) -> int:
     """An item of a list by its number, counted from 0, or by its `name`."""
+    from wfctl.core.plain import suggestion
+
     names = [item.get("name") if isinstance(item, dict) else None for item in items]
     if part in names:
         return names.index(part)

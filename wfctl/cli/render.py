@@ -6,11 +6,9 @@ Cells are escaped here, once; what a column's functions return may hold anything
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -18,27 +16,37 @@ from wfctl.cli import streams, values
 from wfctl.cli.base import Common
 from wfctl.cli.streams import is_utf8
 from wfctl.cli.style import STATUS_STYLE, Details, Paint, paint_for
-from wfctl.cli.text import cells, escape, pad
+from wfctl.cli.text import UNSAFE, cells, escape, pad
 
 GAP = 2  #: blanks between columns
 NARROWEST = 14  #: cells to which a column of free text may shrink before it is hidden
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_UNSAFE_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a list: its key (for --columns and csv), its title, and its two readings of an item."""
+    """A column of a list: its key (for --columns and csv), its title, and its two readings of an item.
 
-    key: str
-    title: str
-    raw: Callable[[Any], Any]  #: for programs
-    show: Callable[[Any], str] | None = None  #: for people; None: the raw value
-    right: bool = False
-    keep: bool = False  #: never hidden: an id
-    free: bool = False  #: free text, which may shrink on a terminal
-    status: bool = False  #: a word with a style and a glyph
-    extra: bool = False  #: only when asked for by name
+    `raw` is for programs, `show` for people (None: the raw value). A column to `keep` is never hidden: an id. `free` text may
+    shrink on a terminal. A `status` has a style and a glyph. An `extra` column is there only when asked for by name.
+    """
+
+    __slots__ = ("extra", "free", "keep", "key", "raw", "right", "show", "status", "title")
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        title: str,
+        raw: Callable[[Any], Any],
+        show: Callable[[Any], str] | None = None,
+        right: bool = False,
+        keep: bool = False,
+        free: bool = False,
+        status: bool = False,
+        extra: bool = False,
+    ) -> None:
+        self.key, self.title, self.raw, self.show = key, title, raw, show
+        self.right, self.keep, self.free, self.status, self.extra = right, keep, free, status, extra
 
     def text(self, item: Any) -> str:
         """Return the cell for people, escaped; empty for nothing."""
@@ -64,7 +72,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=not is_utf8(sys.stdout), indent=indent)
-    return _UNSAFE_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return UNSAFE.sub(lambda match: match.group() if match.group() == "\n" else f"\\u{ord(match.group()):04x}", text)
 
 
 # Lists ------------------------------------------------------------------------------------------------------------------
@@ -107,8 +115,7 @@ def item(
     columns: Sequence[Column] = (),
 ) -> None:
     """Write one thing to stdout: for people what `details` returns, for programs its JSON, its row, or its name."""
-    chosen = "name" if common.quiet and common.is_human else common.format
-    match chosen:
+    match common.format:
         case "json":
             streams.answer(json_text(_document(view), indent=2))
         case "jsonl":
@@ -237,8 +244,7 @@ def terminal_width() -> int | None:
         return 80
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """Which columns of a table are shown, and how wide each is."""
 
     shown: tuple[int, ...]

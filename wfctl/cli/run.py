@@ -49,7 +49,7 @@ def _total(view: RunView, key: str) -> Any:
     return None if not known else max(known) if key == "max_rss_bytes" else sum(known)
 
 
-def _columns(now: datetime) -> list[Column]:
+def columns(now: datetime) -> list[Column]:
     def took(view: RunView) -> float | None:
         return values.elapsed(view.started_at, view.ended_at, None if view.status in FINAL else now)
 
@@ -101,7 +101,7 @@ def runs(
         paging.write(
             common,
             lambda size, place: store.list_runs(limit=size, cursor=place, **chosen),
-            _columns(now),
+            columns(now),
             schema=SCHEMA,
             name=lambda it: it.run_id,
             limit=limit,
@@ -126,7 +126,7 @@ def show(common: Common, run_id: str) -> None:
     now = common.now()
     with common.open() as store:
         view = store.inspect_run(run_id=run_id)
-    render.item(common, view, details=lambda paint: _details(view, paint, now), name=view.run_id, columns=_columns(now))
+    render.item(common, view, details=lambda paint: _details(view, paint, now), name=view.run_id, columns=columns(now))
 
 
 def _details(view: RunView, paint: Paint, now: datetime) -> str:
@@ -192,8 +192,8 @@ def start(common: Common, deployment_id: str, given: Sequence[str], document: st
         if dry_run:
             return _try_start(common, store, deployment_id, bound)
         view = store.start_run(deployment_id=deployment_id, input=bound, detach=detach)
-        if detach or not common.is_human:
-            render.item(common, view, details=lambda _: escape(view.run_id), name=view.run_id, columns=_columns(common.now()))
+        if detach or common.is_program:
+            render.item(common, view, details=lambda _: escape(view.run_id), name=view.run_id, columns=columns(common.now()))
             if detach:
                 return 0
         elif not common.quiet:
@@ -218,7 +218,7 @@ def _follow(common: Common, store: Store, view: RunView) -> int:
 
     out, err = store.run_log_paths(view.run_id)
     # With a JSON answer stdout is taken: what the run writes is left to `run logs`.
-    echoes = [Echo(out), Echo(err, to_stderr=True)] if common.is_human else []
+    echoes = [] if common.is_program else [Echo(out), Echo(err, to_stderr=True)]
     try:
         ended = follow(store, view.run_id, on_idle=lambda: pump_all(echoes))
     except KeyboardInterrupt:
@@ -295,14 +295,14 @@ def _would_cancel(common: Common, views: Sequence[RunView]) -> int:
 
 
 def _write_cancelled(common: Common, views: Sequence[RunView]) -> None:
-    columns = _columns(common.now())
+    listed = columns(common.now())
     if len(views) == 1:
-        render.item(common, views[0], details=lambda paint: _cancelled(views[0], paint), name=views[0].run_id, columns=columns)
-    elif common.is_human and not common.quiet:
+        render.item(common, views[0], details=lambda paint: _cancelled(views[0], paint), name=views[0].run_id, columns=listed)
+    elif common.is_human:
         for view in views:
             streams.answer(_cancelled(view, paint_for(common)))
     else:
-        render.page(common, columns, views, schema=SCHEMA, name=lambda it: it.run_id)
+        render.page(common, listed, views, schema=SCHEMA, name=lambda it: it.run_id)
 
 
 def _cancelled(view: RunView, paint: Paint) -> str:

@@ -472,15 +472,12 @@ def _each(
                 if len(names) == 1:
                     raise
                 status = status or report(error, common, [])
-    if common.is_human and not common.quiet:
+    if common.is_human:
         for view in done:
             streams.answer(said(view, paint_for(common)))
     elif len(names) == 1:
         view = done[0]
         render.item(common, view, details=lambda paint: said(view, paint), name=view.id, columns=_columns(common.now()))
-    elif common.is_human:
-        for view in done:
-            streams.answer(escape(view.id))
     else:
         render.page(common, _columns(common.now()), done, schema=SCHEMA, name=lambda it: it.id)
     if dry_run and not common.quiet:

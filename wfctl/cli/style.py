@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wfctl.cli.base import Common
 from wfctl.cli.streams import is_utf8
@@ -39,8 +38,7 @@ _LOOKS = {
 STATUS_STYLE = {word: style for word, (style, _) in _LOOKS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Paint:
+class Paint(NamedTuple):
     """How a stream may be drawn on."""
 
     colour: bool

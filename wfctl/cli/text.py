@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 #: C0, DEL, C1, bidi marks, line and paragraph separators, byte-order and annotation marks, lone surrogates
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
-_UNSAFE_BUT_LINES = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -27,12 +25,12 @@ def escape(text: object) -> str:
     Control characters, terminal escapes, bidi marks, line separators and lone surrogates are shown as `\\n`, `\\xNN` or
     `\\uNNNN`; everything else is kept. Source: contract 8.6.
     """
-    return _UNSAFE.sub(_escaped, str(text))
+    return UNSAFE.sub(_escaped, str(text))
 
 
 def escape_lines(text: str) -> str:
     """Given a text of several lines, return it safe for a terminal, its newlines and tabs kept."""
-    return _UNSAFE_BUT_LINES.sub(_escaped, text)
+    return UNSAFE.sub(lambda match: match.group() if match.group() in "\n\t" else _escaped(match), text)
 
 
 def escape_message(text: str) -> str:
@@ -49,6 +47,8 @@ def cells(text: str) -> int:
 
 
 def _cell(letter: str) -> int:
+    import unicodedata
+
     if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

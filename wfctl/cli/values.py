@@ -12,12 +12,14 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def duration(seconds: float | timedelta | None) -> str:
-    """Return a duration in its two largest units, such as `2h 05m`, `41s`, `0.2s`; empty for None."""
+    """Return a duration in its two largest units, such as `2h 05m`, `41s`, `12ms`; empty for None."""
     if seconds is None:
         return ""
     total = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
     if total < 0:
         return "-" + duration(-total)
+    if total < 1:
+        return f"{round(total * 1000)}ms" if total >= 0.0005 else "0s"
     if total < 10:
         return f"{total:.1f}".removesuffix(".0") + "s"
     whole = round(total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal as signals
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ def phrase(reason: Reason | None) -> str:
     if not reason:
         return ""
     code = str(reason.get("code", ""))
-    made = _PHRASES.get(code)
+    made = PHRASES.get(code)
     said = made(reason) if made else code
     message = reason.get("message")
     return f"{said}: {message}" if message and str(message) not in said else said
@@ -52,6 +51,8 @@ def _signal(reason: Reason) -> str:
 
 def signal_name(number: Any) -> str:
     """Return `SIGKILL` for 9."""
+    import signal as signals
+
     try:
         return signals.Signals(int(number)).name
     except (ValueError, TypeError):
@@ -90,7 +91,7 @@ def _launch_failed(reason: Reason) -> str:
     return f"could not be launched{_step(reason)}" + "".join(f": {part}" for part in (what, said) if part)
 
 
-_PHRASES: dict[str, Callable[[Reason], str]] = {
+PHRASES: dict[str, Callable[[Reason], str]] = {
     "overlap": _overlap,
     "capacity": _capacity,
     "missed": _missed,

@@ -9,12 +9,11 @@ import os
 import signal
 import socket
 import stat
-import time
 
 from wfctl.keeper.protocol import LOCK_NAME, PROTOCOL, SOCKET_NAME, KeeperHello, Origin
 from wfctl.keeper.server import KeeperServer
 from wfctl.keeper.spawn import UMASK
-from wfctl.linux import boot_id, set_process_name, set_subreaper
+from wfctl.linux import boot_id, boottime_ns, set_process_name, set_subreaper
 
 _READY, _HELD = b"ready", b"held"
 _CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
@@ -101,7 +100,7 @@ def _prepare(place: int, origin: Origin) -> KeeperServer:
     hello = KeeperHello(
         protocol=PROTOCOL,
         pid=os.getpid(),
-        since_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        since_ns=boottime_ns(),
         boot_id=boot_id(),
         origin=origin,
     )

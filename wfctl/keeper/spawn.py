@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import resource
-import signal
 import stat
 import time
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from wfctl.core.instants import from_micros
 from wfctl.keeper.protocol import Ended, LaunchRequest, RefusedAt, Started
 from wfctl.keeper.records import reserve
-from wfctl.linux import boot_id
+from wfctl.linux import Spawner, boot_id
 
 UMASK = 0o077  #: of the keeper itself
 MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
@@ -94,8 +93,7 @@ class Launcher:
             self._set_files_limit(self._hard)
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._ceiling = files - min(_SPARE, files // 4) if files != resource.RLIM_INFINITY else 1 << 30
-        self._low = [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) for _ in range(2)]
-        self._ignored = [number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN]
+        self._spawner = Spawner()
         self._scores_zero = _oom_score() == 0
 
     def launch(self, request: LaunchRequest) -> Execution:
@@ -110,8 +108,8 @@ class Launcher:
             directory = self._checked(os.open(request.directory, _OPEN_DIRECTORY))
             record = reserve(directory)
             what = RefusedAt.OUTPUT
-            output = self._lowered(0, _open_output(request.stdout))
-            errors = self._lowered(1, _open_output(request.stderr))
+            output = _open_output(request.stdout)
+            errors = _open_output(request.stderr)
             what = RefusedAt.CWD
             os.chdir(request.cwd)
             what = RefusedAt.PROGRAM
@@ -125,29 +123,19 @@ class Launcher:
         except (ValueError, TypeError) as error:  # a NUL byte, an empty argv, a "=" in a name: no system would take it
             raise Refusal(errno.EINVAL, what, directory, record) from error
         finally:
-            self._release(output)
-            self._release(errors)
+            for descriptor in (output, errors):
+                if descriptor >= 0:
+                    os.close(descriptor)
         marks = tuple(request.environment.get(name, "") for name in MARKS)
         return Execution(request.run, request.k, pid, at, marks, directory, record)
 
     def _spawn(self, request: LaunchRequest, output: int, errors: int) -> int:
+        self._spawner.redirect(output, errors)  # before the limit is lowered: their numbers may be beyond it
         os.umask(request.umask & 0o777)
         if self._raises:
             self._set_files_limit(self._soft)
         try:
-            pid = os.posix_spawn(
-                request.program,
-                tuple(request.argv),
-                request.environment,
-                file_actions=(
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, output, 1),
-                    (os.POSIX_SPAWN_DUP2, errors, 2),
-                ),
-                setsid=True,
-                setsigmask=(),
-                setsigdef=self._ignored,
-            )
+            pid = self._spawner.spawn(request.program, request.argv, request.environment)
         finally:
             if self._raises:
                 self._set_files_limit(self._hard)
@@ -164,18 +152,6 @@ class Launcher:
             os.close(descriptor)
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return descriptor
-
-    def _lowered(self, slot: int, descriptor: int) -> int:
-        """Move it below the job's own limit where it is above: glibc takes no higher number for the child's descriptors."""
-        if descriptor < self._soft or self._soft == resource.RLIM_INFINITY:
-            return descriptor
-        os.dup2(descriptor, self._low[slot], inheritable=False)
-        os.close(descriptor)
-        return self._low[slot]
-
-    def _release(self, descriptor: int) -> None:
-        if descriptor >= 0 and descriptor not in self._low:
-            os.close(descriptor)
 
 
 def _open_output(path: str) -> int:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from wfctl import linux
 from wfctl.core import lifecycle
 from wfctl.core.lifecycle import RunEvent
 from wfctl.core.model import FINISHED, Json, Reason, Status, run_name, run_number
@@ -27,6 +26,7 @@ from wfctl.errors import IoError, WfctlError
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Ended, Holding, Keeper, LaunchRequest, Refused, Report, Standing, Started
 from wfctl.keeper.records import DamagedRecord, read_record, record_path
+from wfctl.linux import boot_id, boottime_ns, is_same_process, pidfd_open, signal_group
 from wfctl.operations import preflight
 from wfctl.operations.context import Context
 from wfctl.operations.launching import Unlaunchable, request_for
@@ -110,7 +110,7 @@ class Driver:
 
     def mark_note(self) -> Mapping[str, Json]:
         """Return what is written with a mark: when it was made, by the clock that a keeper tells its age by (6.10)."""
-        return {"boot": linux.boot_id(), "since_ns": linux.boottime_ns(), "keeper": self.keeper_place}
+        return {"boot": boot_id(), "since_ns": boottime_ns(), "keeper": self.keeper_place}
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[None]:
@@ -214,7 +214,7 @@ class Driver:
                 self._keeper_went(keeper)
         self._others = [keeper for keeper in self._others if not keeper.closed]
         for live in list(self.live.values()):
-            if live.process is not None and not linux.is_same_process(*live.process):
+            if live.process is not None and not is_same_process(*live.process):
                 self._process_went(live)
 
     def _is_timer_due(self, moment: float) -> bool:
@@ -480,7 +480,7 @@ class Driver:
         if live.keeper is not None and not live.keeper.closed:
             live.keeper.stop(run_name(live.number), live.k, grace)
         elif live.process is not None:
-            linux.signal_group(*live.process, signal.SIGTERM if grace else signal.SIGKILL)
+            signal_group(*live.process, signal.SIGTERM if grace else signal.SIGKILL)
             live.kill_at = self.context.clock.monotonic() + grace.total_seconds() if grace else None
 
     @property
@@ -558,7 +558,7 @@ class Driver:
             is_running=standing is not None and standing.state is Holding.RUNNING,
             is_forbidden=standing is not None and standing.state is Holding.FORBIDDEN,
             keeper_is_older=keeper is not None and self._is_older(keeper, row),
-            is_alive=self._process_of(row) is not None and linux.is_same_process(*self._process_of(row) or (0, 0, "")),
+            is_alive=self._process_of(row) is not None and is_same_process(*self._process_of(row) or (0, 0, "")),
         )
         self._carry_out(found, row, keeper, record, standing, counts)
 
@@ -658,7 +658,7 @@ class Driver:
         live.keeper, live.process = None, self._process_of(row)
         assert live.process is not None
         try:
-            live.pidfd = linux.pidfd_open(live.process[0])
+            live.pidfd = pidfd_open(live.process[0])
         except OSError:
             live.pidfd = None
         self.live[row.run] = live
@@ -716,7 +716,7 @@ class Driver:
             if record is not None:
                 self._reports.append(record)
                 live.keeper = None
-            elif process is not None and linux.is_same_process(*process):
+            elif process is not None and is_same_process(*process):
                 self._watch(row)
             else:
                 live.keeper = None

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from wfctl import linux
-from wfctl.core.model import FINISHED, Status
+from wfctl.core.model import FINISHED, Status, run_name
 from wfctl.core.plain import json_bytes
 from wfctl.errors import Blocked, InvalidArgument, PreflightFailed, Problem, WrongState
 from wfctl.keeper.client import KeeperClient
@@ -58,8 +57,8 @@ def checks_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) ->
     ]
 
 
-def admit_manual(context: Context, deployment_id: str, given: Any, mark_note: Mapping[str, Any]) -> runs.NewRun:
-    """Enter a manual run with the mark of its first execution, beside overlap and capacity (6.12).
+def check_manual(context: Context, deployment_id: str, given: Any) -> Mapping[str, Any]:
+    """Return the input that a manual run of that deployment would be bound to.
 
     Raise NotFound, Deleted, Blocked, InvalidArgument for an input that is no object, PreflightFailed.
     """
@@ -71,10 +70,25 @@ def admit_manual(context: Context, deployment_id: str, given: Any, mark_note: Ma
         listed = "; ".join(str(problem) for problem in problems)
         data = {"problems": [problem.to_json() for problem in problems]}
         raise PreflightFailed(f"deployment {deployment_id} cannot run: {listed}", data)
+    return bound
+
+
+def admit_manual(
+    context: Context,
+    deployment_id: str,
+    bound: Mapping[str, Any],
+    mark_note: Mapping[str, Any],
+    *,
+    number: int | None = None,
+) -> runs.NewRun:
+    """Enter a manual run with the mark of its first execution, beside overlap and capacity (6.12).
+
+    `number`: one that was reserved. Raise NotFound, Deleted.
+    """
     with context.ledger.transaction() as connection:
         row = deployments.require_live(connection, deployment_id)
         new = runs.NewRun(
-            number=runs.next_number(connection),
+            number=runs.next_number(connection) if number is None else number,
             schedule=None,
             instant=None,
             revision=None,
@@ -100,35 +114,50 @@ class LocalDriver:
         self.context = context
         self.number = number
         self._lock = lock
-        row = runs.find(context.ledger.connection, number)
-        assert row is not None
-        keeper = KeeperClient.start(context.layout.run(row.id).root, Origin.COMMAND)
+        keeper = KeeperClient.start(context.layout.run(run_name(number)).root, Origin.COMMAND)
         self.driver = Driver(context, keeper, keeper_place="run", only=number)
 
     @classmethod
     def start(cls, context: Context, deployment_id: str, given: Any) -> LocalDriver:
-        """Enter a manual run and drive it from here on. Raise as `admit_manual` does, and IoError."""
-        note = {"boot": linux.boot_id(), "since_ns": linux.boottime_ns(), "keeper": "run"}
-        new = admit_manual(context, deployment_id, given, note)
-        return cls.take_over(context, new.number)
+        """Enter a manual run and drive it from here on. Raise as `check_manual` does, and IoError.
+
+        Lock and keeper are there before the mark, so that what becomes of the mark can always be told (6.10).
+        """
+        bound = check_manual(context, deployment_id, given)
+        with context.ledger.transaction() as connection:
+            number = runs.reserve_number(connection)
+        local = cls._engaged(context, number)
+        try:
+            new = admit_manual(context, deployment_id, bound, local.driver.mark_note(), number=number)
+            local.driver.launch_admitted([new])
+        except BaseException:
+            local.close()
+            raise
+        return local
 
     @classmethod
     def take_over(cls, context: Context, number: int) -> LocalDriver:
         """Drive a run that nobody drives. Raise WrongState when somebody does."""
-        row = runs.find(context.ledger.connection, number)
-        assert row is not None
-        paths = context.layout.run(row.id)
+        local = cls._engaged(context, number)
+        try:
+            local.driver.recover()
+        except BaseException:
+            local.close()
+            raise
+        return local
+
+    @classmethod
+    def _engaged(cls, context: Context, number: int) -> LocalDriver:
+        paths = context.layout.run(run_name(number))
         context.disk.make_directory(paths.root, durable=False)
         lock = FileLock(paths.driver_lock)
         if not lock.acquire():
-            raise WrongState(f"{row.id} is driven by another process", {"run_id": row.id})
+            raise WrongState(f"{run_name(number)} is driven by another process", {"run_id": run_name(number)})
         try:
-            local = cls(context, number, lock)
-            local.driver.recover()
+            return cls(context, number, lock)
         except BaseException:
             lock.release()
             raise
-        return local
 
     @property
     def is_over(self) -> bool:

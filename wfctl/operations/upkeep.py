@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from wfctl.core.changes import Closing
 from wfctl.core.model import Candidate, DueInstants, Json, ScheduleDefinition, Settlement, Span
-from wfctl.core.trigger import Calendar, CalendarError, calendar_of
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of, clear_caches, stamps
+from wfctl.operations.context import Context
 from wfctl.store.ledger import definitions, occurrences, schedules, sessions
 from wfctl.store.ledger.schedules import ScheduleRow
 
@@ -111,3 +112,17 @@ def calendar_diagnostic(schedule_id: str, error: Exception) -> dict[str, Json]:
         "code": "calendar",
         "message": f"the calendar of {schedule_id} cannot be worked out: {error}; change its trigger with `wfctl schedule set`",
     }
+
+
+def renew_calendars(context: Context) -> bool:
+    """Where croniter or the tz database is another than the ledger's next instants were worked out by, work them out anew."""
+    clear_caches()
+    today = " ".join(stamps())
+    with context.ledger.transaction() as connection:
+        if definitions.calendar_stamps(connection) == today:
+            return False
+        for row in list(schedules.list_all(connection)):
+            if row.deleted_at is None and row.diagnostic is None:
+                refresh_wake(connection, row.number, context.schedule(row.number, row.revision)[0], attention=row.wake_at)
+        definitions.set_calendar_stamps(connection, today)
+    return True

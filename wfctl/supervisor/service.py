@@ -19,13 +19,13 @@ from wfctl.core.model import Status
 from wfctl.errors import DamagedStore, Draining, IoError, StoreLocked, TimedOut, WfctlError, WrongState
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Keeper, Origin
-from wfctl.operations import preflight, reconcile, rounds
+from wfctl.operations import preflight, reconcile, rounds, upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.rounds import Question, RoundPlan, Subject
 from wfctl.operations.store import Store
 from wfctl.settings import Settings, load_settings
-from wfctl.store.ledger import Ledger, runs, schedules, sessions
+from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
 from wfctl.store.ledger.runs import RunRow
 from wfctl.store.locks import FileLock, read_owner
 from wfctl.supervisor.desk import Desk, DirectDoor
@@ -223,6 +223,7 @@ class SupervisorService:
         self.driver = Driver(self._context, self._find_keeper())
         self.driver.on_transition = self._log_transition
         self.ignored = reconcile.everything(self._context)
+        upkeep.renew_calendars(self._context)
         counts = self.driver.recover()
         self._plan = RoundPlan(
             slots=self.settings.max_concurrent_runs,
@@ -421,12 +422,13 @@ class SupervisorService:
     # -- asked over a door -----------------------------------------------------------------------------------------------
 
     def start_manual(self, deployment_id: str, given: Any) -> str:
-        """Enter a run by hand and have it launched; return its id. Raise Draining, and what `admit_manual` raises."""
-        from wfctl.operations.runs import admit_manual
+        """Enter a run by hand and have it launched; return its id. Raise Draining, and what `check_manual` raises."""
+        from wfctl.operations.runs import admit_manual, check_manual
 
         if self.is_draining:
             raise Draining("the supervisor is draining and starts nothing; try again when it is back")
-        new = admit_manual(self._context, deployment_id, given, self.driver.mark_note())
+        bound = check_manual(self._context, deployment_id, given)
+        new = admit_manual(self._context, deployment_id, bound, self.driver.mark_note())
         self.driver.launch_admitted([new])
         return f"run-{new.number:06d}"
 
@@ -447,7 +449,7 @@ class SupervisorService:
 
     def reload(self) -> int:
         """Read settings and definitions again; return how many definitions were taken up. Bad settings leave the old ones."""
-        before = self._context.ledger.commits
+        before = definitions.count_revisions(self._context.ledger.connection)
         self.on_reload(True)
         try:
             self.settings = self._load_settings()
@@ -462,9 +464,10 @@ class SupervisorService:
             mark_note=self.driver.mark_note,
         )
         self.ignored = reconcile.everything(self._context)
+        upkeep.renew_calendars(self._context)
         LOG.info("reloaded", extra={"action": "reloaded"})
         self.on_reload(False)
-        return self._context.ledger.commits - before
+        return definitions.count_revisions(self._context.ledger.connection) - before
 
     # -- saying so -------------------------------------------------------------------------------------------------------
 

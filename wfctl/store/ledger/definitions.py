@@ -189,3 +189,19 @@ def _revision(values: tuple[Any, ...]) -> RevisionRow:
         plain=json.loads(plain),
         max_run=max_run,
     )
+
+
+def count_revisions(connection: sqlite3.Connection) -> int:
+    """Return how many revisions were ever saved: it grows with every change that is taken up."""
+    return int(connection.execute("SELECT coalesce(sum(revision), 0) FROM definitions").fetchone()[0])
+
+
+def calendar_stamps(connection: sqlite3.Connection) -> str | None:
+    """Return by which croniter and tz database the next instants in the ledger were worked out."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'calendar'").fetchone()
+    return None if found is None else str(found[0])
+
+
+def set_calendar_stamps(connection: sqlite3.Connection, stamps: str) -> None:
+    """Write by which croniter and tz database the next instants in the ledger are worked out."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('calendar', ?)", (stamps,))

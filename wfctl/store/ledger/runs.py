@@ -123,8 +123,13 @@ def next_number(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT run FROM counters").fetchone()[0]) + 1
 
 
+def reserve_number(connection: sqlite3.Connection) -> int:
+    """Take the next number for a run that is to be entered later; a crash before that leaves a gap, no ghost."""
+    return int(connection.execute("UPDATE counters SET run = run + 1 RETURNING run").fetchone()[0])
+
+
 def insert(connection: sqlite3.Connection, new: Sequence[NewRun]) -> None:
-    """Enter admitted runs, whose numbers follow on from the last one given."""
+    """Enter admitted runs, under numbers that nobody else was given."""
     if not new:
         return
     connection.executemany(
@@ -146,7 +151,7 @@ def insert(connection: sqlite3.Connection, new: Sequence[NewRun]) -> None:
             for run in new
         ],
     )
-    connection.execute("UPDATE counters SET run = ?", (max(run.number for run in new),))
+    connection.execute("UPDATE counters SET run = max(run, ?)", (max(run.number for run in new),))
 
 
 def find(connection: sqlite3.Connection, number: int) -> RunRow | None:
