@@ -67,7 +67,7 @@ class RealStage:
         fields: dict[str, object] = {
             "run": run,
             "k": k,
-            "program": argv[0],
+            "program": argv[0] if argv else "",
             "argv": list(argv),
             "environment": marks if environment is None else environment,
             "cwd": str(directory / "work"),
@@ -110,10 +110,11 @@ class RealStage:
 
     def clean_up(self) -> None:
         for keeper in self._drivers:
-            if not keeper.closed:
-                with contextlib.suppress(Exception):
-                    self._pids.update(held.started.pid for held in keeper.list() if held.started)
             keeper.close()
+        last = KeeperClient.connect(self.root)
+        if last is not None:
+            self._pids.update(held.started.pid for held in last.list() if held.started)
+            last.close()
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)

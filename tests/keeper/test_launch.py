@@ -208,7 +208,7 @@ def test_a_working_directory_that_is_none(real_stage: RealStage, keeper: KeeperC
 
 
 def test_an_empty_command(real_stage: RealStage, keeper: KeeperClient) -> None:
-    _assert_refused(real_stage, keeper, real_stage.job(["/bin/true"], argv=[]), errno.EINVAL, RefusedAt.PROGRAM)
+    _assert_refused(real_stage, keeper, real_stage.job([], program="/bin/true"), errno.EINVAL, RefusedAt.PROGRAM)
 
 
 def test_arguments_beyond_what_the_system_takes(real_stage: RealStage, keeper: KeeperClient) -> None:
@@ -283,7 +283,7 @@ def test_a_thousand_at_once(real_stage: RealStage, keeper: KeeperClient) -> None
 
 
 def _descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def _assert_refused(stage: RealStage, keeper: KeeperClient, job: object, number: int | None, what: RefusedAt) -> Refused:

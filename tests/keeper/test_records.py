@@ -10,7 +10,7 @@ import pytest
 
 from wfctl.keeper.marks import Marks
 from wfctl.keeper.protocol import Ended, Refused, RefusedAt
-from wfctl.keeper.records import RECORD_SIZE, DamagedRecord, encode_record, read_record, record_path, reserve
+from wfctl.keeper.records import RECORD_SIZE, DamagedRecord, encode_record, read_record, record_path, reserve, write_record
 
 AT = datetime(2026, 3, 1, 9, 0, 0, 123456, UTC)
 EXITED = Ended(
@@ -55,18 +55,32 @@ def test_a_record_reads_back(tmp_path: Path, outcome: Ended | Refused) -> None:
     assert path.stat().st_size == RECORD_SIZE
 
 
-def test_a_reserved_record_has_its_space_and_says_nothing(tmp_path: Path, place: int) -> None:
-    os.close(reserve(place))
+def test_a_reserved_record_has_its_space_and_says_nothing(tmp_path: Path) -> None:
+    reserve(tmp_path)
     status = record_path(tmp_path).stat()
     assert (status.st_size, status.st_mode & 0o777) == (RECORD_SIZE, 0o600)
     assert status.st_blocks > 0
     assert read_record(record_path(tmp_path)) is None
 
 
-def test_a_record_is_reserved_once(place: int) -> None:  # contract 6.2: launched at most once
-    reserve(place)
+def test_a_record_is_reserved_once(tmp_path: Path) -> None:  # contract 6.2: launched at most once
+    reserve(tmp_path)
     with pytest.raises(FileExistsError):
-        reserve(place)
+        reserve(tmp_path)
+
+
+def test_only_a_reserved_regular_file_is_written(tmp_path: Path, place: int) -> None:  # contract 2.9
+    with pytest.raises(FileNotFoundError):
+        write_record(place, EXITED)
+    os.mkfifo(record_path(tmp_path))
+    with pytest.raises(OSError):
+        write_record(place, EXITED)
+    record_path(tmp_path).unlink()
+    reserve(tmp_path)
+    write_record(place, EXITED)
+    record = read_record(record_path(tmp_path))
+    assert record is not None
+    assert record.outcome == EXITED
 
 
 def test_no_record_is_none(tmp_path: Path) -> None:

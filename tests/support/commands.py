@@ -59,7 +59,7 @@ class Wfctl:
 
     def __call__(self, *words: str, stdin: str = "", **environ: str) -> Done:
         done = self.bytes(*words, stdin=stdin.encode(), **environ)
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return Done(done.returncode, _text(done.stdout), _text(done.stderr))
 
     def ok(self, *words: str, stdin: str = "", **environ: str) -> Done:
         """Run a command in pipes that must succeed."""
@@ -92,3 +92,7 @@ class Wfctl:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             process.wait(20)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

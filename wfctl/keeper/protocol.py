@@ -129,7 +129,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The system did not launch it; no process of it ever existed."""
+    """The system did not launch it; no process of it ever existed.
+
+    One case is none of the system's: EEXIST at `record` says that a keeper before this one was asked for the same execution,
+    and that record, not this report, is the truth.
+    """
 
     run: str
     k: int
@@ -162,7 +166,7 @@ class Ended:
     exit_status: int | None
     signal: int | None
     cpu_us: int
-    max_rss_bytes: int
+    max_rss_bytes: int  #: Linux counts the keeper's own 15 MB or so in, from before the program was executed
     left_behind: int
     recorded: bool = True  #: False: the exit record could not be made durable
 

@@ -5,29 +5,31 @@ Several threads, so that a file system can take many syncs as one. They never la
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
+import time
 from collections import deque
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 
 from wfctl.keeper.protocol import Ended, Refused
-from wfctl.keeper.records import encode_record
+from wfctl.keeper.records import write_record
 
 _THREADS = 4
 _LEFT_BY_THE_JOB = ("output", "checkpoint", "interrupt")  # of this execution; synced before its record (6.4)
+_TRIES, _RETRY_S = 100, 0.1  # for a system that has no descriptor left
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
 class Recording:
-    """One record to write. The descriptors are closed when it is done."""
+    """One record to write."""
 
     outcome: Ended | Refused
-    directory: int
-    record: int
+    directory: str
     is_durable: bool = False
 
 
@@ -70,20 +72,30 @@ class Recorder:
                 recording.is_durable = True
             except Exception:
                 recording.is_durable = False  # the report says so; the driver then trusts the report alone
-            finally:
-                os.close(recording.record)
-                os.close(recording.directory)
-                self._done.append(recording)
-                os.eventfd_write(self._notice, 1)
+            self._done.append(recording)
+            os.eventfd_write(self._notice, 1)
 
 
 def _write(recording: Recording) -> None:
-    """Order: what the job wrote, then the record, then its name. A record on disk after a power cut vouches for the rest."""
-    for name in _LEFT_BY_THE_JOB:
-        _sync(name, recording.directory)
-    os.pwrite(recording.record, encode_record(recording.outcome), 0)
-    os.fdatasync(recording.record)
-    os.fsync(recording.directory)
+    """Order: what the job wrote, then the record. A record on disk after a power cut vouches for the rest."""
+    directory = _open_directory(recording.directory)
+    try:
+        for name in _LEFT_BY_THE_JOB:
+            _sync(name, directory)
+        write_record(directory, recording.outcome)
+    finally:
+        os.close(directory)
+
+
+def _open_directory(path: str) -> int:
+    for _ in range(_TRIES):
+        try:
+            return os.open(path, _OPEN | os.O_DIRECTORY)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        time.sleep(_RETRY_S)
+    return os.open(path, _OPEN | os.O_DIRECTORY)
 
 
 def _sync(name: str, directory: int) -> None:

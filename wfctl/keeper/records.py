@@ -47,20 +47,36 @@ def record_path(directory: Path | str) -> Path:
     return Path(directory, RECORD_NAME)
 
 
-def reserve(directory: int) -> int:
-    """Given a descriptor of `runs/ID/k`, make its exit record and reserve the space; return its descriptor.
+def reserve(directory: Path | str) -> None:
+    """Given `runs/ID/k`, make its exit record and reserve the space.
 
     Raise FileExistsError when there is one: that execution was launched before, by whomever. Raise OSError on a full disk.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(RECORD_NAME, flags, 0o600, dir_fd=directory)
+    path = f"{directory}/{RECORD_NAME}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, RECORD_SIZE)
     except OSError:
-        os.close(descriptor)
-        os.unlink(RECORD_NAME, dir_fd=directory)
+        Path(path).unlink()
         raise
-    return descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write_record(directory: int, outcome: Ended | Refused) -> None:
+    """Given a descriptor of `runs/ID/k`, write its reserved exit record. Durable once it returns. Raise OSError when it is not.
+
+    Order: the content first, then its name, which the launch may have made a moment ago.
+    """
+    descriptor = os.open(RECORD_NAME, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", RECORD_NAME)
+        os.pwrite(descriptor, encode_record(outcome), 0)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.fsync(directory)
 
 
 def encode_record(outcome: Ended | Refused) -> bytes:

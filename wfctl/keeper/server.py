@@ -28,6 +28,7 @@ from wfctl.keeper.protocol import (
     LaunchRequest,
     Message,
     Refused,
+    RefusedAt,
     Report,
     Standing,
     Started,
@@ -234,23 +235,21 @@ class KeeperServer:
         try:
             execution = self._launcher.launch(request)
         except Refusal as refusal:
-            self._refuse(key, refusal)
+            self._refuse(key, request.directory, refusal)
             return
         self._running[execution.pid] = self._unsettled[key] = execution
         self._fresh.append(execution)
 
-    def _refuse(self, key: Key, refusal: Refusal) -> None:
+    def _refuse(self, key: Key, directory: str, refusal: Refusal) -> None:
         run, k = key
-        recorded = refusal.record >= 0
+        recorded = refusal.what is not RefusedAt.RECORD
         at = from_micros(time.time_ns() // 1000)
         refused = Refused(run=run, k=k, errno=refusal.number, what=refusal.what, at=at, recorded=recorded)
         if recorded:
             self._unsettled[key] = None
-            self._recorder.submit(Recording(refused, refusal.directory, refusal.record))
-            return
-        if refusal.directory >= 0:
-            os.close(refusal.directory)
-        self._report([refused])
+            self._recorder.submit(Recording(refused, directory))
+        else:
+            self._report([refused])
 
     def _report_fresh(self) -> None:
         """Tell of what was launched in this round, all together: what need not be done between two launches is done here."""
@@ -302,7 +301,7 @@ class KeeperServer:
         with contextlib.suppress(OSError):  # no descriptor free: then nobody can be counted
             count_left_behind(over, self._running.keys())
         for execution in over:
-            self._recorder.submit(Recording(execution.ended(), execution.directory, execution.record))
+            self._recorder.submit(Recording(execution.ended(), execution.directory))
 
     def _take_in_recordings(self) -> None:
         reports: list[Report] = []

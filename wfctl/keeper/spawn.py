@@ -21,8 +21,6 @@ from wfctl.linux import Spawner, boot_id
 
 UMASK = 0o077  #: of the keeper itself
 MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
-_SPARE = 160  # descriptors kept back: connections, and what recording an end takes
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_OUTPUT = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _FORK_FAILURES = (errno.EAGAIN, errno.ENOMEM)
 
@@ -36,8 +34,7 @@ class Execution:
     pid: int
     started_at: int
     marks: tuple[str, ...]
-    directory: int  #: descriptor of `runs/ID/k`
-    record: int  #: descriptor of the reserved exit record
+    directory: str  #: `runs/ID/k`; by name, since every descriptor held would be copied and closed again at each launch
     start_time: int = 0
     wait_status: int | None = None  #: set once its own process has been reaped
     ended_at: int = 0
@@ -75,11 +72,11 @@ class Execution:
 
 
 class Refusal(Exception):
-    """The system did not launch it. `directory` and `record` are descriptors, -1 where they could not be had."""
+    """The system did not launch it. It can be recorded unless the record was what could not be made."""
 
-    def __init__(self, number: int, what: RefusedAt, directory: int, record: int) -> None:
+    def __init__(self, number: int, what: RefusedAt) -> None:
         super().__init__(number, what)
-        self.number, self.what, self.directory, self.record = number, what, directory, record
+        self.number, self.what = number, what
 
 
 class Launcher:
@@ -91,8 +88,6 @@ class Launcher:
         self._raises = self._soft != self._hard
         with contextlib.suppress(OSError, ValueError):
             self._set_files_limit(self._hard)
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._ceiling = files - min(_SPARE, files // 4) if files != resource.RLIM_INFINITY else 1 << 30
         self._spawner = Spawner()
         self._scores_zero = _oom_score() == 0
 
@@ -102,11 +97,10 @@ class Launcher:
         Order: the exit record is there and its space reserved before the process, so a crash of the keeper in between leaves a
         record that reads as not ended, and a second launch of it finds the file and fails.
         """
-        directory = record = output = errors = -1
+        output = errors = -1
         what = RefusedAt.RECORD
         try:
-            directory = self._checked(os.open(request.directory, _OPEN_DIRECTORY))
-            record = reserve(directory)
+            reserve(request.directory)
             what = RefusedAt.OUTPUT
             output = _open_output(request.stdout)
             errors = _open_output(request.stderr)
@@ -119,15 +113,15 @@ class Launcher:
             number = error.errno or errno.EIO
             if what is RefusedAt.PROGRAM and number in _FORK_FAILURES:
                 what = RefusedAt.FORK
-            raise Refusal(number, what, directory, record) from error
+            raise Refusal(number, what) from error
         except (ValueError, TypeError) as error:  # a NUL byte, an empty argv, a "=" in a name: no system would take it
-            raise Refusal(errno.EINVAL, what, directory, record) from error
+            raise Refusal(errno.EINVAL, what) from error
         finally:
             for descriptor in (output, errors):
                 if descriptor >= 0:
                     os.close(descriptor)
         marks = tuple(request.environment.get(name, "") for name in MARKS)
-        return Execution(request.run, request.k, pid, at, marks, directory, record)
+        return Execution(request.run, request.k, pid, at, marks, request.directory)
 
     def _spawn(self, request: LaunchRequest, output: int, errors: int) -> int:
         self._spawner.redirect(output, errors)  # before the limit is lowered: their numbers may be beyond it
@@ -146,12 +140,6 @@ class Launcher:
 
     def _set_files_limit(self, soft: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self._hard))
-
-    def _checked(self, descriptor: int) -> int:
-        if descriptor >= self._ceiling:
-            os.close(descriptor)
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return descriptor
 
 
 def _open_output(path: str) -> int:
