@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -194,12 +195,15 @@ class Settlement:
 
 
 def run_name(number: int) -> str:
-    """Given a run's number, return its id: `run-000001`."""
+    """Given a run's number, counted from 1, return its id: `run-000001`. Raise ValueError for a smaller number."""
+    if number < 1:
+        raise ValueError(f"runs are numbered from 1, not {number}")
     return f"run-{number:06d}"
 
 
 def run_number(name: str) -> int | None:
     """Given a run's id, return its number; None for anything that no run can be called."""
-    digits = name.removeprefix("run-")
-    is_id = name.startswith("run-") and digits.isascii() and digits.isdigit() and len(digits) <= 18
-    return int(digits) if is_id and run_name(int(digits)) == name else None
+    return int(name[4:]) if _RUN_ID.fullmatch(name) and name != "run-000000" else None
+
+
+_RUN_ID = re.compile(r"run-(\d{6}|[1-9]\d{6,17})", re.ASCII)

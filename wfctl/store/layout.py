@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -12,26 +11,6 @@ from wfctl.errors import InvalidArgument
 
 Kind = Literal["schedule", "deployment"]
 
-_RUN_ID = re.compile(r"run-(\d{6}|[1-9]\d{6,17})", re.ASCII)
-
-
-def format_run_id(number: int) -> str:
-    """Given a run's number, counted from 1, return its id, such as `run-000001`."""
-    if number < 1:
-        raise ValueError(f"runs are numbered from 1, not {number}")
-    return f"run-{number:06d}"
-
-
-def is_run_id(text: str) -> bool:
-    """Return whether `text` is the id of a run as `format_run_id` writes it."""
-    return _RUN_ID.fullmatch(text) is not None and text != "run-000000"
-
-
-def parse_run_id(text: str) -> int:
-    """Given a run's id, return its number. Raise InvalidArgument for anything that `format_run_id` does not write."""
-    if not is_run_id(text):
-        raise InvalidArgument(f"{text!r} is not the id of a run; write it as run-000001")
-    return int(text[4:])
 
 
 class Layout:

@@ -66,6 +66,20 @@ class FileLock:
                 return False
         return False
 
+    @classmethod
+    def of(cls, path: Path, descriptor: int) -> FileLock:
+        """Given a descriptor that holds the lock on that path, inherited from who took it, return the lock."""
+        os.set_inheritable(descriptor, False)
+        lock = cls(path)
+        lock._descriptor = descriptor
+        return lock
+
+    def fileno(self) -> int:
+        """Return the descriptor that holds the lock, for another process to inherit. Raise ValueError when it is not held."""
+        if self._descriptor is None:
+            raise ValueError(f"{self.path} is not held")
+        return self._descriptor
+
     def release(self) -> None:
         """Give the lock back; without effect when it is not held."""
         descriptor, self._descriptor = self._descriptor, None

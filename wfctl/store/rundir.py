@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from wfctl.core.instants import format_instant, parse_instant
-from wfctl.core.model import Json
+from wfctl.core.model import Json, run_number
 from wfctl.core.plain import json_bytes
 from wfctl.core.strict_json import parse_json
 from wfctl.errors import IoError
 from wfctl.store.artifacts import place_files
 from wfctl.store.disk import CREATE, DIRECTORY_MODE, FILE_MODE, Disk, write_all
-from wfctl.store.layout import Layout, RunPaths, is_run_id
+from wfctl.store.layout import Layout, RunPaths
 
 LARGEST_OUTPUT = 1024 * 1024  #: bytes (contract 6.5)
 LARGEST_INTERRUPT = 128 * 1024  #: bytes: a message, and a schema of up to 64 KiB
@@ -247,7 +247,7 @@ def read_identity(run: RunPaths) -> RunIdentity | None:
 def list_run_directories(layout: Layout) -> list[str]:
     """Return the ids of the run directories that are there, ascending. Raise OSError."""
     with os.scandir(layout.runs) as entries:
-        found = [entry.name for entry in entries if is_run_id(entry.name)]
+        found = [entry.name for entry in entries if run_number(entry.name) is not None]
     return sorted(found, key=lambda name: int(name[4:]))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,6 +29,8 @@ class Ledger:
         self.path = path
         self.point = point or (lambda name: None)
         self.commits = 0  #: how many transactions that wrote anything were committed over this connection
+        self.is_writing = False  #: within `transaction`: what is read may yet be rolled back
+        _refuse_foreign(path)
         self.connection = _connect(path)
         try:
             with translated(path):
@@ -70,6 +71,7 @@ class Ledger:
         """
         with translated(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
+            self.is_writing = True
             try:
                 before = self.connection.total_changes
                 yield self.connection
@@ -82,6 +84,8 @@ class Ledger:
                 with contextlib.suppress(sqlite3.Error):
                     self.connection.execute("ROLLBACK")
                 raise
+            finally:
+                self.is_writing = False
         self.commits += 1
         self.point("committed")
 
@@ -132,12 +136,12 @@ def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
     return IoError(f"cannot use {path}: {error}", data)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     if not path.exists():
         raise DamagedStore(f"{path} is missing, though the store is there; restore a backup with `wfctl store restore`")
     try:
         return sqlite3.connect(
-            f"file:{quote(str(path))}?mode=rw",
+            f"file:{quote(str(path))}?mode={mode}",
             uri=True,
             isolation_level=None,
             timeout=BUSY_TIMEOUT_S,
@@ -148,24 +152,80 @@ def _connect(path: Path) -> sqlite3.Connection:
         raise _meaning_of(error, path) from error
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
+def _refuse_foreign(path: Path) -> None:
+    """Look at what is no ledger of ours, or of a newer format, without a way to write: it stays as it is, byte for byte.
+
+    A connection that may write would move its write-ahead log into it when closed. SQLite must do the looking: a descriptor of
+    our own, when closed, would let go of every lock that this process has on the file.
+    """
+    probe = _connect(path, "ro")
+    try:
+        with translated(path):
+            application = probe.execute("PRAGMA application_id").fetchone()[0]
+            found = probe.execute("PRAGMA user_version").fetchone()[0]
+    finally:
+        probe.close()
     if application != APPLICATION_ID:
         raise DamagedStore(f"{path} is no ledger of wfctl; it was left as it is: restore a backup with `wfctl store restore`")
     if found > FORMAT:
         raise DamagedStore(f"{path} has format {found}, this wfctl knows {FORMAT}; it was left as it is: use a newer wfctl")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_mode = WAL")  # a copy put back may be in another mode
     connection.execute("PRAGMA synchronous = FULL")
-    if found < FORMAT:
-        _migrate(connection, path, found)
+    if _format_of(connection) < FORMAT:
+        _migrate(connection, path)
 
 
-def _migrate(connection: sqlite3.Connection, path: Path, found: int) -> None:
+def _format_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring an older ledger to today's format in one transaction, after a copy beside it."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    copy = path.with_name(f"{path.name}.format-{found}.backup")
-    shutil.copyfile(path, copy)
-    copy.chmod(0o600)
-    steps = "".join(MIGRATIONS[number] for number in range(found, FORMAT))
-    connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {FORMAT}; COMMIT;")
+    connection.execute("BEGIN IMMEDIATE")  # before looking: of two that come at once, the second finds it done
+    try:
+        found = _format_of(connection)
+        if found < FORMAT:
+            _back_up(path, path.with_name(f"{path.name}.format-{found}.backup"))
+            for number in range(found, FORMAT):
+                for statement in _statements(MIGRATIONS[number]):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _back_up(path: Path, copy: Path) -> None:
+    """Copy the ledger as it was last committed, what is still in its write-ahead log included; durable before we go on."""
+    temporary = copy.with_name(f".{copy.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    source, target = _connect(path, "ro"), sqlite3.connect(temporary, isolation_level=None)
+    try:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, which may be read wherever it is put
+    finally:
+        target.close()
+        source.close()
+    temporary.replace(copy)
+    directory = os.open(copy.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Give the statements of a script one by one: `executescript` would commit first."""
+    statement = ""
+    for part in script.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

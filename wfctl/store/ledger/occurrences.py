@@ -98,15 +98,18 @@ def reserve_places(connection: sqlite3.Connection, count: int) -> int:
 
 def find(connection: sqlite3.Connection, schedule: int, instant: datetime) -> OccurrenceRow | None:
     """Return the row of that instant, or the span row that it lies in."""
+    at = (schedule, to_micros(instant))
+    found = connection.execute(f"SELECT {_COLUMNS} FROM occurrences WHERE schedule = ? AND instant = ?", at).fetchone()
+    if found is not None:
+        return _row(found)
+    # Not simply the next row: after a clock event admitted occurrences may lie within a span (5.14).
     found = connection.execute(
-        f"SELECT {_COLUMNS} FROM occurrences WHERE schedule = ? AND instant >= ? ORDER BY instant LIMIT 1",
-        (schedule, to_micros(instant)),
+        f"SELECT {_COLUMNS} FROM occurrences WHERE schedule = ? AND instant > ? AND span_first IS NOT NULL"
+        " ORDER BY instant LIMIT 1",
+        at,
     ).fetchone()
-    if found is None:
-        return None
-    row = _row(found)
-    is_within = row.instant == instant or (row.span is not None and row.span.first <= instant)
-    return row if is_within else None
+    row = None if found is None else _row(found)
+    return row if row is not None and row.span is not None and row.span.first <= instant else None
 
 
 def set_status(connection: sqlite3.Connection, schedule: int, instant: datetime, status: Status) -> None:

@@ -245,9 +245,10 @@ def need_attention(connection: sqlite3.Connection, numbers: Iterable[int], at: d
 
 
 def slot_freed(connection: sqlite3.Connection, number: int, at: datetime) -> None:
-    """Ask for a look at a schedule that holds a candidate: a run of it ended."""
+    """Ask for a look at a schedule that holds a candidate: a run of it ended. A blocked one is looked at when it no more is."""
     connection.execute(
-        "UPDATE schedules SET wake_at = min(coalesce(wake_at, ?), ?) WHERE number = ? AND candidate IS NOT NULL",
+        "UPDATE schedules SET wake_at = min(coalesce(wake_at, ?), ?) WHERE number = ? AND candidate IS NOT NULL AND NOT EXISTS"
+        " (SELECT 1 FROM definitions WHERE number IN (schedules.number, schedules.deployment) AND diagnostic IS NOT NULL)",
         (to_micros(at), to_micros(at), number),
     )
 
@@ -282,8 +283,9 @@ def reanchor(connection: sqlite3.Connection, number: int, *, now: datetime, pass
 def pause(connection: sqlite3.Connection, number: int, *, at: datetime, reason: str | None, actor: str) -> None:
     """Record the begin of a paused span."""
     connection.execute("UPDATE schedules SET paused_at = ? WHERE number = ?", (to_micros(at), number))
-    connection.execute(
-        "INSERT INTO pauses (schedule, paused_at, reason, actor) VALUES (?, ?, ?, ?)", (number, to_micros(at), reason, actor)
+    connection.execute(  # a pause that ended in the very microsecond in which it began covers nothing, and gives way
+        "INSERT OR REPLACE INTO pauses (schedule, paused_at, reason, actor) VALUES (?, ?, ?, ?)",
+        (number, to_micros(at), reason, actor),
     )
 
 

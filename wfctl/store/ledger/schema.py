@@ -113,6 +113,7 @@ CREATE TABLE occurrences (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX occurrences_by_instant ON occurrences (schedule, instant);
 CREATE UNIQUE INDEX occurrences_by_place ON occurrences (place);
+CREATE INDEX occurrences_spans ON occurrences (schedule, instant) WHERE span_first IS NOT NULL;
 CREATE INDEX occurrences_rare ON occurrences (status, place) WHERE status >= 10;
 CREATE INDEX occurrences_rare_of_schedule ON occurrences (schedule, status, place) WHERE status >= 10;
 
