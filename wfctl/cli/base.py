@@ -119,7 +119,7 @@ def _common_options() -> list[click.Option]:
         option("-o", "--output", type=click.Choice(FORMATS), metavar="FORMAT",
                help="table, plain, json, jsonl, csv or name. Default: table on a terminal, plain in a pipe."),
         option("--no-header", is_flag=True, help="Leave out the header row of table, plain and csv."),
-        option("--columns", metavar="A,B,…", help="Columns of table, plain and csv, in this order."),
+        option("--columns", metavar="A,B,...", help="Columns of table, plain and csv, in this order."),
         option("--color", type=click.Choice(("auto", "always", "never")), metavar="WHEN",
                help="auto, always or never. NO_COLOR and FORCE_COLOR are honoured."),
         option("--ascii", is_flag=True, help="Draw with ASCII alone."),

@@ -108,7 +108,7 @@ def _step_line(step: dict[str, Any], paint: Paint) -> str:
 @command()
 @click.argument("deployment_id", metavar="ID", help="The id: lower-case letters, digits, '.', '_' and '-'.")
 @click.argument(
-    "arguments", metavar="-- COMMAND [ARG]…", nargs=-1, help="The command, as arguments; no shell unless you name one."
+    "arguments", metavar="-- COMMAND [ARG]...", nargs=-1, help="The command, as arguments; no shell unless you name one."
 )
 @click.option("-f", "file", metavar="FILE|-", type=click.Path(), help="Read the definition from a TOML file, or from stdin.")
 @click.option("--cwd", metavar="DIR", type=click.Path(), help="The working directory (default: the run's own).")
@@ -206,7 +206,9 @@ def _changed(common: Common, view: DeploymentView, dry_run: bool) -> None:
 
 @command(name="set")
 @_deployment_id
-@click.argument("assignments", metavar="[KEY=VALUE]…", nargs=-1, help="Fields, dotted below tables: environment.LANG=C.UTF-8.")
+@click.argument(
+    "assignments", metavar="[KEY=VALUE]...", nargs=-1, help="Fields, dotted below tables: environment.LANG=C.UTF-8."
+)
 @click.option("--unset", metavar="KEY", multiple=True, help="Clear this field; may be repeated.")
 @click.option(
     "--file", "files", metavar="FILE", type=click.Path(), multiple=True, help="Pin this file by its content; may be repeated."

@@ -14,7 +14,9 @@ _WIDTH = 96  #: of prose
 
 
 @command(name="help")
-@click.argument("topic", metavar="[COMMAND… | CODE | TOPIC]", nargs=-1, help="A command, an error or warning code, or a topic.")
+@click.argument(
+    "topic", metavar="[COMMAND... | CODE | TOPIC]", nargs=-1, help="A command, an error or warning code, or a topic."
+)
 def help_(common: Common, topic: Sequence[str]) -> None:
     """Explain a command, an error code or a topic.
 

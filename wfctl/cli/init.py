@@ -8,9 +8,7 @@ from wfctl.cli import render, streams
 from wfctl.cli.base import Common, command
 from wfctl.cli.text import escape
 
-_NEXT = """next: wfctl deployment add hello -- /bin/echo hello
-      wfctl schedule add hello-often --deployment hello --every 1m
-      wfctl supervise"""
+_NEXT = ("deployment add hello -- /bin/echo hello", "schedule add hello-often --deployment hello --every 1m", "supervise")
 
 
 @command()
@@ -32,4 +30,7 @@ def init(common: Common, if_absent: bool) -> None:
     verb = "the store is there:" if was_there else "created store"
     render.item(common, made, details=lambda _: f"{verb} {escape(root)}", name=str(root))
     if not common.quiet and not was_there:
-        streams.talk(_NEXT)
+        import shlex
+
+        prefix = "wfctl" if common.store is None else f"wfctl --store {shlex.quote(common.store)}"
+        streams.talk("next: " + "\n      ".join(f"{escape(prefix)} {words}" for words in _NEXT))

@@ -50,7 +50,7 @@ COLUMNS = [
 
 
 @command()
-@click.argument("schedule_ids", metavar="[SCHEDULE]…", nargs=-1, type=StoredId("schedule"), help="Only of these schedules.")
+@click.argument("schedule_ids", metavar="[SCHEDULE]...", nargs=-1, type=StoredId("schedule"), help="Only of these schedules.")
 @paging_options
 def occurrences(
     common: Common, schedule_ids: Sequence[str], limit: int | None, cursor: str | None, everything: bool, status: str | None,

@@ -24,7 +24,7 @@ def paging_options(function: Function) -> Function:
         click.option("--limit", type=int, metavar="N", help=f"Rows of a page, 1 to {LARGEST_LIMIT} (default {DEFAULT_LIMIT})."),
         click.option("--cursor", metavar="TOKEN", help="Go on where the page before ended; the filter must be the same."),
         click.option("--all", "everything", is_flag=True, help="All pages, one after the other."),
-        click.option("--status", metavar="A,B,…", help="Only these statuses."),
+        click.option("--status", metavar="A,B,...", help="Only these statuses."),
         click.option("--since", metavar="TIME", help="Not before this instant, or this long ago: 2h, 7d."),
         click.option("--until", metavar="TIME", help="Before this instant, or before this long ago: 2h, 7d."),
     ]

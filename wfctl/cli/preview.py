@@ -50,7 +50,7 @@ def instant_lines(trigger: Trigger, anchor: datetime | None, after: datetime, no
     rows = preview(trigger, anchor, after, count)
     if not rows:
         return ["no instants to come"]
-    header = [f"next {len(rows)}", zone_name(trigger), "UTC", ""]
+    header = [f"next {len(rows)}", zone_name(trigger), "instant (UTC)", ""]
     lines = [
         [values.relative(row.instant, now), local(row), values.instant(row.instant), NOTES.get(row.note or "", "")]
         for row in rows

@@ -60,13 +60,13 @@ def columns(now: datetime) -> list[Column]:
         Column(key="run_id", title="RUN", raw=lambda it: it.run_id, keep=True),
         Column(key="status", title="STATUS", raw=lambda it: it.status, status=True, keep=True),
         Column(key="occurrence", title="OCCURRENCE", raw=_occurrence, keep=True),
-        Column(key="deployment_id", title="DEPLOYMENT", raw=lambda it: it.deployment_id),
-        render.instants("started_at", "STARTED (UTC)", lambda it: it.started_at),
         render.durations("duration_s", "TOOK", took),
         Column(key="exit_status", title="EXIT", raw=lambda it: it.exit_status, show=_ended, right=True),
+        Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True),
+        render.instants("started_at", "STARTED (UTC)", lambda it: it.started_at),
+        Column(key="deployment_id", title="DEPLOYMENT", raw=lambda it: it.deployment_id),
         render.durations("cpu_s", "CPU", lambda it: _total(it, "cpu_s")),
         Column(key="max_rss_bytes", title="PEAK", raw=peak, show=lambda it: values.size(peak(it)), right=True),
-        Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True),
         Column(key="attempt", title="ATTEMPT", raw=lambda it: it.attempt, right=True, extra=True),
         Column(
             key="deployment_revision", title="DEPLOYMENT REV", raw=lambda it: it.deployment_revision, right=True, extra=True
@@ -192,14 +192,20 @@ def start(common: Common, deployment_id: str, given: Sequence[str], document: st
         if dry_run:
             return _try_start(common, store, deployment_id, bound)
         view = store.start_run(deployment_id=deployment_id, input=bound, detach=detach)
-        if detach or common.is_program:
-            render.item(common, view, details=lambda _: escape(view.run_id), name=view.run_id, columns=columns(common.now()))
-            if detach:
-                return 0
-        elif not common.quiet:
-            streams.talk(f"{view.run_id} started (by hand: overlap and capacity do not apply)")
-        streams.flush()
-        return _follow(common, store, view)
+        if detach:
+            _write_run(common, view)
+            return 0
+        try:
+            return _follow(common, store, view)
+        except KeyboardInterrupt:
+            return _leave(store, view.run_id)
+        except streams.ClosedPipe:
+            store.hand_over(run_id=view.run_id)
+            raise
+
+
+def _write_run(common: Common, view: RunView) -> None:
+    render.item(common, view, details=lambda _: escape(view.run_id), name=view.run_id, columns=columns(common.now()))
 
 
 def _try_start(common: Common, store: Store, deployment_id: str, bound: dict[str, Any] | None) -> int:
@@ -216,27 +222,27 @@ def _try_start(common: Common, store: Store, deployment_id: str, bound: dict[str
 def _follow(common: Common, store: Store, view: RunView) -> int:
     from wfctl.operations.follow import follow
 
+    if not common.quiet:
+        streams.talk(f"{view.run_id} started (by hand: overlap and capacity do not apply)")
     out, err = store.run_log_paths(view.run_id)
-    # With a JSON answer stdout is taken: what the run writes is left to `run logs`.
+    # With an answer for programs stdout is taken: what the run writes is left to `run logs`.
     echoes = [] if common.is_program else [Echo(out), Echo(err, to_stderr=True)]
     try:
         ended = follow(store, view.run_id, on_idle=lambda: pump_all(echoes))
-    except KeyboardInterrupt:
-        return _leave(store, view.run_id, echoes)
-    for echo in echoes:
-        echo.finish()
+    finally:
+        for echo in echoes:
+            echo.finish()
+    if common.is_program:
+        _write_run(common, ended)
     if not common.quiet:
         streams.talk(_outcome(ended))
     return 0 if ended.status == "completed" else 1
 
 
-def _leave(store: Store, run_id: str, echoes: Sequence[Echo]) -> int:
+def _leave(store: Store, run_id: str) -> int:
     """Ctrl-C ends the following, not the run: a supervisor drives it on, or from here a background process does."""
-    is_ours = store.driver_of(run_id) is not None
+    where = "under the supervisor" if store.driver_of(run_id) is None else "in the background"
     store.hand_over(run_id=run_id)
-    for echo in echoes:
-        echo.finish()
-    where = "in the background" if is_ours else "under the supervisor"
     streams.talk(f"\n{run_id} goes on {where}; `wfctl run logs -f {run_id}` follows it, `wfctl run cancel {run_id}` ends it")
     return streams.INTERRUPTED
 
@@ -254,7 +260,7 @@ def _outcome(view: RunView) -> str:
 
 
 @command()
-@click.argument("run_ids", metavar="RUN…", nargs=-1, required=True, type=StoredId("run"), help="Ids of runs.")
+@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True, type=StoredId("run"), help="Ids of runs.")
 @click.option("--reason", metavar="TEXT", help="Why; it is kept and shown.")
 @click.option("--grace", metavar="DURATION", help="How long between TERM and KILL (default: the deployment's kill_grace).")
 @dry_run_option

@@ -36,7 +36,7 @@ _TEXTS = frozenset(
 _KIND_OF = {"expression": "cron", "timezone": "cron", "every": "interval", "at": "oneshot"}
 _schedule_id = click.argument("schedule_id", metavar="ID", type=StoredId("schedule"), help="The id of the schedule.")
 _schedule_ids = click.argument(
-    "schedule_ids", metavar="ID…", nargs=-1, required=True, type=StoredId("schedule"), help="Ids of schedules."
+    "schedule_ids", metavar="ID...", nargs=-1, required=True, type=StoredId("schedule"), help="Ids of schedules."
 )
 
 
@@ -80,7 +80,7 @@ def _remark(view: ScheduleView) -> str | None:
 
 
 @command()
-@click.option("--state", metavar="A,B,…", help="Only schedules in these states: active, paused, blocked, finished, deleted.")
+@click.option("--state", metavar="A,B,...", help="Only schedules in these states: active, paused, blocked, finished, deleted.")
 @click.option(
     "--sort", type=click.Choice(("id", "next")), metavar="BY", default="id", show_default=True, help="Order by id or next."
 )
@@ -312,7 +312,7 @@ def _saved(common: Common, view: ScheduleView, dry_run: bool) -> None:
 @command(name="set")
 @_schedule_id
 @click.argument(
-    "assignments", metavar="[KEY=VALUE]…", nargs=-1, help="Fields, dotted below tables: trigger.expression='0 2 * * *'."
+    "assignments", metavar="[KEY=VALUE]...", nargs=-1, help="Fields, dotted below tables: trigger.expression='0 2 * * *'."
 )
 @click.option("--unset", metavar="KEY", multiple=True, help="Clear this field; may be repeated.")
 @click.option(

@@ -406,8 +406,7 @@ class Store:
                 local = runs.LocalDriver.start(self.context, deployment_id, input)
             row = listing.run_of(self.context, local.number)
             if detach:
-                local.close()
-                runs.start_detached(self.context, local.number)
+                local.hand_over()
             else:
                 self._driven[row.id] = local
             return self.inspect_run(run_id=row.id)
@@ -417,8 +416,7 @@ class Store:
         with self._lock:
             local = self._driven.pop(run_id, None)
             if local is not None:
-                local.close()
-                runs.start_detached(self.context, local.number)
+                local.hand_over()
 
     def driver_of(self, run_id: str) -> runs.LocalDriver | None:
         """Return what drives a run in this process, if this process does."""

@@ -1,0 +1,149 @@
+"""The command tree: everything has help, common options stand anywhere, and nothing heavy is loaded for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from wfctl.cli.app import root
+from wfctl.cli.base import COMMON_OPTIONS, Group
+from wfctl.cli.help import text_of
+from wfctl.cli.help_texts import ADVICE, TOPICS, WARNINGS
+from wfctl.errors import BY_CODE, NotFound
+
+PROJECT = Path(__file__).parents[2]
+HEAVY = (
+    "rich",
+    "croniter",
+    "portalocker",
+    "jsonschema_rs",
+    "asyncio",
+    "importlib.metadata",
+    "sqlite3",
+    "zoneinfo",
+    "logging",
+    "json",
+)
+
+
+def walk(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    yield " ".join(("wfctl", *path)), command
+    if isinstance(command, Group):
+        for name in command.entries:
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from walk(found, (*path, name))
+
+
+COMMANDS = dict(walk(root))
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_and_every_parameter_has_help(path: str) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    assert command.help.strip()
+    for param in command.params:
+        assert getattr(param, "help", None), param.name
+
+
+@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if isinstance(command, Group)])
+def test_the_line_that_a_list_of_commands_shows_is_the_command_s_own(path: str) -> None:
+    group = COMMANDS[path]
+    assert isinstance(group, Group)
+    for name, entry in group.entries.items():
+        command = COMMANDS[f"{path} {name}"]
+        assert (command.help or "").strip().splitlines()[0] == entry.help, name
+        assert command.name == name
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_common_options_stand_on_every_command(path: str) -> None:
+    assert [option for option in COMMANDS[path].params if option in COMMON_OPTIONS] == COMMON_OPTIONS
+
+
+def test_the_commands_of_the_contract_are_there() -> None:
+    named = [
+        "demo",
+        "init",
+        "deployment",
+        "deployments",
+        "schedule",
+        "schedules",
+        "occurrence",
+        "occurrences",
+        "run",
+        "runs",
+        "cron",
+        "supervise",
+        "status",
+        "reload",
+        "completion",
+        "help",
+        "version",
+    ]
+    assert set(root.entries) == set(named)  # contract 11, what there is of it
+
+
+def test_every_error_code_is_explained() -> None:
+    assert set(ADVICE) == set(BY_CODE)  # contract 9.1: `wfctl help CODE`
+    for code in (*BY_CODE, *WARNINGS, *TOPICS):
+        assert text_of([code]).strip()
+    assert "exit status 81" in text_of(["exists"])
+    assert "Usage: wfctl schedule add" in text_of(["schedule", "add"])
+    with pytest.raises(NotFound):
+        text_of(["nonsense"])
+
+
+def loaded_by(*words: str, **environ: str) -> tuple[str, set[str]]:
+    """Run a command line in an interpreter of its own; return what it printed and every module it loaded."""
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"  # completion ends the process itself
+        f"from wfctl.cli.app import run\nrun({list(words)!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.stdout, set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        pytest.param(["--version"], {}, id="--version"),
+        pytest.param(["--help"], {}, id="--help"),
+        pytest.param(["schedule", "--help"], {}, id="help of a group"),
+        pytest.param(["schedule", "add", "--help"], {}, id="help of a command"),
+        pytest.param(
+            ["x"],
+            {"_WFCTL_COMPLETE": "bash_complete", "COMP_WORDS": "wfctl sch", "COMP_CWORD": "1"},
+            id="completion of a command",
+        ),
+    ],
+)
+def test_nothing_heavy_is_loaded_to_say_what_there_is(words: list[str], environ: dict[str, str]) -> None:
+    _, loaded = loaded_by(*words, **environ)
+    assert not loaded.intersection(HEAVY)
+
+
+def test_completion_of_ids_reads_file_names_alone(tmp_path: Path) -> None:
+    (tmp_path / "schedules").mkdir()
+    for name in ("nightly", "noon", "weekly"):
+        (tmp_path / "schedules" / f"{name}.toml").write_text("not even TOML [")
+    (tmp_path / "schedules" / ".tmp-x.toml").write_text("")
+    asked = {"_WFCTL_COMPLETE": "bash_complete", "COMP_WORDS": "wfctl schedule show n", "COMP_CWORD": "3"}
+    printed, loaded = loaded_by(**asked, WFCTL_STORE=str(tmp_path))
+    assert printed.split() == ["plain,nightly", "plain,noon"]
+    assert not loaded.intersection((*HEAVY, "tomllib"))
