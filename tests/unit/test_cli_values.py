@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wfctl.cli import parse, values, why
+from wfctl.cli import parse, values
+from wfctl.core import reasons
 from wfctl.errors import InvalidArgument, InvalidDefinition, NotFound
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -203,7 +204,7 @@ def test_relative_instants() -> None:
     ],
 )
 def test_phrases_of_reasons(reason: dict[str, Any] | None, phrase: str) -> None:
-    assert why.phrase(reason) == phrase  # contract 5.10
+    assert reasons.phrase(reason) == phrase  # contract 5.10
 
 
 def test_every_code_of_a_reason_has_a_phrase() -> None:
@@ -235,5 +236,5 @@ def test_every_code_of_a_reason_has_a_phrase() -> None:
         "ledger-restored",
         "ambiguous",
     ]  # contract 8.7
-    assert all(why.phrase({"code": code}) for code in codes)
-    assert set(codes) == set(why.PHRASES)
+    assert all(reasons.phrase({"code": code}) for code in codes)
+    assert set(codes) == set(reasons.PHRASES)

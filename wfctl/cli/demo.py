@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import demo_job, occurrence, render, run, streams, values, why
+from wfctl.cli import demo_job, occurrence, render, run, streams, values
 from wfctl.cli.base import Common, command
 from wfctl.cli.logs import FINAL
 from wfctl.cli.text import count_of, escape
+from wfctl.core import reasons
 from wfctl.errors import CannotCreate, NoSupervisor, WfctlError
 
 if TYPE_CHECKING:
@@ -312,13 +313,13 @@ def _check_apart(schedule_id: str, runs: Sequence[RunView]) -> Iterator[str]:
             yield f"{schedule_id}: {earlier.run_id} and {later.run_id} ran at the same time"
     for it in runs:
         if it.status in FINAL and it.status != "completed":
-            yield f"{schedule_id}: {it.run_id} {it.status}: {why.phrase(it.reason)}"
+            yield f"{schedule_id}: {it.run_id} {it.status}: {reasons.phrase(it.reason)}"
 
 
 def _check_backup(found: Found, place: Path) -> Iterator[str]:
     _, runs = found.of("nightly-backup")
     if len(runs) != 1 or runs[0].status != "completed":
-        said = f", it {runs[0].status}: {why.phrase(runs[0].reason)}" if runs and runs[0].status in FINAL else ""
+        said = f", it {runs[0].status}: {reasons.phrase(runs[0].reason)}" if runs and runs[0].status in FINAL else ""
         yield f"nightly-backup: must be one completed run{said}"
         return
     if [(it.step, it.exit_status) for it in runs[0].trace] != [("copy", 0), ("check", 0)]:
@@ -341,7 +342,7 @@ def _tell(common: Common, found: Found, told: dict[tuple[str, str], str]) -> Non
         key = (it.schedule_id, values.instant(it.instant))
         if told.get(key) != it.status:
             told[key] = it.status
-            reason = why.phrase(it.reason)
+            reason = reasons.phrase(it.reason)
             detail = ", ".join(part for part in (it.run_id or "", reason) if part)
             _say(common, f"  {occurrence.name_of(it):44} {it.status}" + (f" ({detail})" if detail else ""))
 

@@ -241,7 +241,7 @@ def set_fields(
             changes.fields["files"] = pinned(store, files, held, dry_run=dry_run)
         view = store.update_deployment(
             deployment_id=deployment_id,
-            expected_revision=current.revision if expected_revision is None else expected_revision,
+            expected_revision=(current.revision or 0) if expected_revision is None else expected_revision,
             unset=changes.unset,
             dry_run=dry_run,
             **changes.fields,

@@ -26,7 +26,7 @@ def report(error: Exception, common: Common, arguments: list[str]) -> int:
         return error.exit_code
     known, hint = _as_known(error, common)
     if (common.output or _asked_format(arguments)) in ("json", "jsonl"):
-        streams.talk(json.dumps({"error": known.to_json()}, default=str))
+        streams.talk(json.dumps(known.to_json(), default=str))
     else:
         streams.talk(escape_message(f"wfctl: {said(known)}"))
         if hint and not common.quiet:

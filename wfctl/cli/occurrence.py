@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wfctl.cli import paging, parse, render, values, why
+from wfctl.cli import paging, parse, render, values
 from wfctl.cli.base import Common, StoredId, command
 from wfctl.cli.paging import paging_options
 from wfctl.cli.render import Column
 from wfctl.cli.style import Paint
 from wfctl.cli.text import escape
+from wfctl.core import reasons
 
 if TYPE_CHECKING:
     from wfctl.operations.views import OccurrenceView
@@ -33,7 +34,7 @@ def _span(view: OccurrenceView) -> str:
 
 
 def _why(view: OccurrenceView) -> str:
-    return "; ".join(part for part in (_span(view), why.phrase(view.reason)) if part)
+    return "; ".join(part for part in (_span(view), reasons.phrase(view.reason)) if part)
 
 
 COLUMNS = [

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import paging, parse, prompt, render, streams, values, why
+from wfctl.cli import paging, parse, prompt, render, streams, values
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
 from wfctl.cli.logs import FINAL, Echo, pump_all
 from wfctl.cli.paging import paging_options
 from wfctl.cli.render import Column
 from wfctl.cli.style import Paint, paint_for
 from wfctl.cli.text import count_of, escape
+from wfctl.core import reasons
 from wfctl.errors import PreflightFailed, WfctlError
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def _occurrence(view: RunView) -> str:
 def _ended(view: Any) -> str:
     """How a run or an execution ended: its exit status, or the name of the signal."""
     if view.signal:
-        return why.signal_name(view.signal)
+        return reasons.signal_name(view.signal)
     return "" if view.exit_status is None else str(view.exit_status)
 
 
 def _why(view: RunView) -> str:
     if view.status == "interrupted" and isinstance(view.interrupt, dict):
         return f"waits for input: {view.interrupt.get('message') or values.json_cell(view.interrupt)}"
-    said = why.phrase(view.reason)
+    said = reasons.phrase(view.reason)
     return f"{said}; overdue" if said and view.overdue else ("overdue" if view.overdue else said)
 
 
@@ -165,7 +166,7 @@ def _trace_rows(trace: Sequence[ExecutionView], now: datetime) -> list[list[str]
             values.duration(it.cpu_s) or "-",
             values.size(it.max_rss_bytes) or "-",
             str(it.left_behind or "-"),
-            escape(why.phrase(it.reason)),
+            escape(reasons.phrase(it.reason)),
         ]
         for it in trace
     ]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import parse, preview, prompt, render, streams, values, why
+from wfctl.cli import parse, preview, prompt, render, streams, values
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
 from wfctl.cli.render import Column
 from wfctl.cli.style import Paint, paint_for
 from wfctl.cli.text import count_of, escape
+from wfctl.core import reasons
 from wfctl.errors import WfctlError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def details(view: ScheduleView, paint: Paint, now: datetime) -> str:
     """Return a schedule for people: its card, and everything that is known of its state."""
     definition = view.definition or {}
     facts = [
-        ("diagnostic", escape(why.phrase(view.diagnostic))),
+        ("diagnostic", escape(reasons.phrase(view.diagnostic))),
         ("paused", _paused(view)),
         ("waits until", _waits(view)),
         ("held", _held(view)),
@@ -144,7 +145,7 @@ def _held(view: ScheduleView) -> str:
     held = view.candidate
     if held is None:
         return ""
-    return f"{values.instant(held.instant)} since {values.instant(held.held_since)}, {escape(why.phrase(held.reason))}"
+    return f"{values.instant(held.instant)} since {values.instant(held.held_since)}, {escape(reasons.phrase(held.reason))}"
 
 
 def _paused(view: ScheduleView) -> str:
@@ -340,7 +341,7 @@ def set_fields(
         changes = _changes(current, [parse.split_pair(text) for text in assignments], unset)
         view = store.update_schedule(
             schedule_id=schedule_id,
-            expected_revision=current.revision if expected_revision is None else expected_revision,
+            expected_revision=(current.revision or 0) if expected_revision is None else expected_revision,
             unset=changes.unset,
             dry_run=dry_run,
             **changes.fields,
@@ -389,6 +390,10 @@ def pause(common: Common, schedule_ids: Sequence[str], reason: str | None, dry_r
         return 1
 
     def said(view: ScheduleView, paint: Paint) -> str:
+        trigger = (view.definition or {}).get("trigger") or {}
+        if trigger.get("kind") == "oneshot" and view.state == "paused":
+            lost = f"{view.id}: a one-shot that passes while it is paused is finished on resume; its instant is {trigger['at']}"
+            preview.say(common, [f"warning oneshot-paused: {lost}"])
         going = f"; {count_of(len(view.active_runs), 'run')} going on" if view.active_runs else ""
         done = "would pause" if dry_run else "paused"
         return f"{done} {escape(view.id)} since {values.instant(view.paused_at)}{going}"
@@ -443,6 +448,10 @@ def delete(common: Common, schedule_ids: Sequence[str], dry_run: bool) -> int:
         return 1
 
     def said(view: ScheduleView, paint: Paint) -> str:
+        trigger = (view.definition or {}).get("trigger") or {}
+        if trigger.get("kind") == "oneshot" and view.state == "paused":
+            lost = f"{view.id}: a one-shot that passes while it is paused is finished on resume; its instant is {trigger['at']}"
+            preview.say(common, [f"warning oneshot-paused: {lost}"])
         going = f"; {count_of(len(view.active_runs), 'run')} going on" if view.active_runs else ""
         done = "would delete" if dry_run else "deleted"
         return f"{done} {escape(view.id)}; its history is kept, its id is retired{going}"

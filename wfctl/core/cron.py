@@ -80,6 +80,8 @@ class Field:
         """The field for showing: a wrapped range as the values it stands for, anything else as written."""
         if not self.is_wrapped:
             return self.words
+        if self.is_star:
+            return "*"
         names = {number: name for name, number in self.rule.names.items()}
         return ",".join(names.get(value, str(value)) for value in self.values)
 

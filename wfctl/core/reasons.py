@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
-from wfctl.cli import values
+from wfctl.core.duration import format_duration
 
 Reason = Mapping[str, Any]
 
@@ -37,7 +38,12 @@ def _capacity(reason: Reason) -> str:
 
 def _missed(reason: Reason) -> str:
     allowed = reason.get("allowed_s")
-    return "missed" + (f": later than the {values.duration(allowed)} allowed" if allowed is not None else "")
+    return "missed" + (f": later than the {format_duration(timedelta(seconds=allowed))} allowed" if allowed is not None else "")
+
+
+def _deadline(reason: Reason) -> str:
+    change = f"; change it with {reason['change_with']}" if reason.get("change_with") else ""
+    return _limit("max_run used up")(reason) + change
 
 
 def _step(reason: Reason) -> str:
@@ -71,7 +77,7 @@ def _by_actor(verb: str) -> Callable[[Reason], str]:
 def _limit(words: str) -> Callable[[Reason], str]:
     def made(reason: Reason) -> str:
         limit = reason.get("limit_s", reason.get("limit"))
-        shown = values.duration(limit) if isinstance(limit, int | float) else str(limit or "")
+        shown = format_duration(timedelta(seconds=limit)) if isinstance(limit, int | float) else str(limit or "")
         return f"{words}{_step(reason)}" + (f" ({shown})" if shown else "")
 
     return made
@@ -106,7 +112,7 @@ PHRASES: dict[str, Callable[[Reason], str]] = {
     "exit": lambda reason: f"exit {reason.get('exit_status')}{_step(reason)}",
     "signal": _signal,
     "timeout": _limit("step timeout"),
-    "deadline": _limit("max_run used up"),
+    "deadline": _deadline,
     "cancelled": _by_actor("cancelled"),
     "drained": lambda _: "stopped by a drain",
     "shutdown": lambda _: "stopped by a shutdown",

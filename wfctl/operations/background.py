@@ -1,4 +1,4 @@
-"""The process that drives one run where no supervisor lives: `python -m wfctl.operations.background STORE NUMBER`."""
+"""The process that drives one run where no supervisor lives: `python -m wfctl.operations.background STORE NUMBER LOCK`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 
-def main(root: str, number: str) -> int:
-    """Take the run over, let the starter go on, and drive it to its end."""
+def main(root: str, number: str, lock: str) -> int:
+    """Take the run over with the lock that was inherited as descriptor `lock`, let the starter go on, drive it to its end."""
     ready, told = os.pipe()
     if os.fork():
         os.close(told)
@@ -17,16 +17,16 @@ def main(root: str, number: str) -> int:
     os.setsid()
     if os.fork():
         os._exit(0)
-    _drive(Path(root), int(number), told)
+    _drive(Path(root), int(number), int(lock), told)
     return 0
 
 
-def _drive(root: Path, number: int, told: int) -> None:
+def _drive(root: Path, number: int, lock: int, told: int) -> None:
     from wfctl.operations.runs import LocalDriver
     from wfctl.operations.store import open_store
 
     with open_store(root) as store:
-        local = LocalDriver.take_over(store.context, number)
+        local = LocalDriver.take_over(store.context, number, inherited=lock)
         os.write(told, b"+")
         os.close(told)
         with open(os.devnull, "r+b") as nothing:

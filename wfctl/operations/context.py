@@ -61,6 +61,8 @@ class Context:
         if row is None:
             raise DamagedStore(f"{self.ledger.path} lacks revision {which} of definition {number}; see `wfctl store verify`")
         entry = (parse(row.plain), row)
+        if self.ledger.is_writing:
+            return entry  # it may yet be rolled back, and its number given to another one
         cache[(number, which)] = entry
         if len(cache) > _KEPT:
             cache.popitem(last=False)

@@ -37,12 +37,13 @@ def read_cursor(scope: Mapping[str, Any], cursor: Any) -> dict[str, Any]:
         if hashlib.sha256(body).digest()[:6] != check:
             raise ValueError("damaged")
         version, fingerprint, position = json.loads(body)
-    except (ValueError, TypeError, binascii.Error) as error:
+        position = dict(position)
+    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
         raise BadCursor("the cursor is damaged; start again without --cursor", {"argument": "cursor"}) from error
     if version != _VERSION or fingerprint != _fingerprint(scope):
         message = "the cursor belongs to another listing; use it with the filters it was given for, or start without --cursor"
         raise BadCursor(message, {"argument": "cursor"})
-    return dict(position)
+    return position
 
 
 def _fingerprint(scope: Mapping[str, Any]) -> str:

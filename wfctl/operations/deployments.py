@@ -16,7 +16,7 @@ from wfctl.operations import reconcile, upkeep
 from wfctl.operations.context import Context, DryRun
 from wfctl.operations.inputs import compile_schema
 from wfctl.operations.saving import as_written, finish_write_quietly, save_revision
-from wfctl.operations.schedules import not_found, refuse_stale, refuse_used
+from wfctl.operations.schedules import not_found, refuse_blocked, refuse_stale, refuse_used
 from wfctl.store.artifacts import artifact_problem
 from wfctl.store.definitions import to_toml
 from wfctl.store.ledger import definitions, schedules
@@ -137,6 +137,7 @@ def update(
     reconcile.one(context, "deployment", deployment_id)
     with context.ledger.transaction() as connection:
         row = require_live(connection, deployment_id)
+        refuse_blocked(row)
         refuse_stale("deployment", deployment_id, expected_revision, row.revision)
         _, saved = context.deployment(row.number, row.revision)
         made = draft(deployment_id, _patched(saved.plain, patch, unset))

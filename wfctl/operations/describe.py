@@ -24,6 +24,7 @@ from wfctl.operations.views import (
     RunView,
     ScheduleView,
     SpanView,
+    plain,
 )
 from wfctl.store import rundir
 from wfctl.store.ledger import definitions, executions, occurrences, runs, schedules
@@ -63,7 +64,7 @@ def schedule_view(context: Context, connection: sqlite3.Connection, row: Definit
         if held is None
         else CandidateView(instant=held.instant, held_since=held.held_since, can_expire=held.can_expire, reason=held.reason),
         active_runs=runs.active_of(connection, row.number),
-        definition=saved.plain,
+        definition=plain(saved.plain),
         anchor=state.anchor,
         watermark=state.watermark,
         waits_until=state.floor if state.is_admitting and state.floor > now else None,
@@ -91,7 +92,7 @@ def _never_valid(row: DefinitionRow) -> ScheduleView:
         id=row.id,
         state="deleted" if row.deleted_at is not None else "blocked",
         diagnostic=row.diagnostic,
-        revision=0,
+        revision=None,
         effective_from=None,
         next_instant=None,
         candidate=None,
@@ -115,8 +116,8 @@ def deployment_view(context: Context, connection: sqlite3.Connection, row: Defin
         id=row.id,
         state=state,
         diagnostic=row.diagnostic,
-        revision=row.revision,
-        definition=saved.plain if saved else None,
+        revision=row.revision or None,
+        definition=plain(saved.plain) if saved else None,
         digest=f"sha256:{saved.digest}" if saved else None,
         schedules=tuple(name for _, name in schedules.of_deployment(connection, row.number)),
     )
@@ -131,7 +132,7 @@ def revision_view(row: RevisionRow) -> RevisionView:
         croniter=row.croniter,
         tz_database=row.tz_database,
         content=row.content,
-        definition=row.plain,
+        definition=plain(row.plain),
     )
 
 
@@ -147,10 +148,16 @@ def occurrence_view(context: Context, schedule_id: str, row: OccurrenceRow) -> O
         run_id=None if row.run is None else run_name(row.run),
         revision=row.revision,
         lateness_s=_seconds(row.lateness),
-        reason=row.reason,
+        reason=row.reason if row.run is None else _reason_of_run(context, row.run),
         span=None if row.span is None else _span_view(context, row),
         recorded_at=row.recorded_at,
     )
+
+
+def _reason_of_run(context: Context, number: int) -> Mapping[str, Any] | None:
+    """An admitted occurrence shows what its run shows (6.6), and why."""
+    run = runs.find(context.ledger.connection, number)
+    return None if run is None else run.reason
 
 
 def _span_view(context: Context, row: OccurrenceRow) -> SpanView:

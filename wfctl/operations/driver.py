@@ -7,11 +7,12 @@ committed before its slot is anybody else's. After a crash in between, the next 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,14 +25,27 @@ from wfctl.core.steps import Conclude, ExecutionEnd, Mark, decide_next, failure_
 from wfctl.core.steps import Ended as How
 from wfctl.errors import IoError, WfctlError
 from wfctl.keeper.client import KeeperClient
-from wfctl.keeper.protocol import Ended, Holding, Keeper, LaunchRequest, Refused, Report, Standing, Started
+from wfctl.keeper.protocol import (
+    Ended,
+    Holding,
+    Keeper,
+    KeeperHello,
+    LaunchRequest,
+    Refused,
+    RefusedAt,
+    Report,
+    Reports,
+    Standing,
+    Standings,
+    Started,
+)
 from wfctl.keeper.records import DamagedRecord, read_record, record_path
 from wfctl.linux import boot_id, boottime_ns, is_same_process, pidfd_open, signal_group
 from wfctl.operations import preflight
 from wfctl.operations.context import Context
 from wfctl.operations.launching import Unlaunchable, request_for
 from wfctl.store import rundir
-from wfctl.store.ledger import executions, runs, schedules
+from wfctl.store.ledger import definitions, executions, runs, schedules
 from wfctl.store.ledger import occurrences as history
 from wfctl.store.ledger.executions import ExecutionRow
 from wfctl.store.ledger.runs import NewRun, RunRow
@@ -91,6 +105,7 @@ class Driver:
         self._others: list[Keeper] = []  #: keepers of commands that are gone, with runs still at work
         self._reports: list[Report] = []  #: taken from a keeper and not yet written down
         self._launches: list[_Launch] = []  #: marked and not yet asked for
+        self._may_mark = True
         self._base = preflight.base_environment(_environ())
         self._store_id = context.ledger.store_id
 
@@ -229,12 +244,25 @@ class Driver:
         if isinstance(report, Started):
             self._apply_started(row, report)
             return
+        if isinstance(report, Refused) and report.what is RefusedAt.RECORD and report.errno == errno.EEXIST:
+            self._settle_launched_before(row)
+            return
         if isinstance(report, Refused):
             detail = {"errno": report.errno, "what": str(report.what)}
             at = self._time(report.at)
             executions.settle(connection, row, how=How.REFUSED, started_at=None, ended_at=at, detail=detail)
         else:
             self._settle_ended(row, report)
+        self._follow(row.run)
+
+    def _settle_launched_before(self, row: ExecutionRow) -> None:
+        """A keeper found its exit record there already: an earlier one was asked for it, and it is never repeated."""
+        record = self._record_of(row)
+        if isinstance(record, Ended):
+            self._settle_ended(row, record)
+        else:
+            at = self.context.now()
+            executions.settle(self.context.ledger.connection, row, how=How.ABANDONED, started_at=row.started_at, ended_at=at)
         self._follow(row.run)
 
     def _settle_ended(self, row: ExecutionRow, report: Ended) -> None:
@@ -305,6 +333,8 @@ class Driver:
             self._keep_output(run, ends[-1], steps[ends[-1].step].name)
         if isinstance(following, Conclude):
             self._conclude(run, following, ends)
+            return
+        if not self._may_mark:
             return
         wait = timedelta(0) if following.not_before is None else following.not_before - self.context.now()
         if wait > timedelta(0):
@@ -406,7 +436,7 @@ class Driver:
                 live.deadline = None
                 run = runs.find(connection, live.number)
                 if run is not None and run.max_run is not None:
-                    self._record_stop(live.number, _deadline_reason(run.max_run), stops)
+                    self._record_stop(live.number, self._deadline_reason(run), stops)
             if live.step_deadline is not None and live.step_deadline <= moment:
                 live.step_deadline = None
                 self._record_timeout(live, stops)
@@ -418,6 +448,12 @@ class Driver:
                 run = runs.find(connection, live.number)
                 if run is not None and run.status not in FINISHED:
                     self._mark_next(run, Mark(live.step))
+
+    def _deadline_reason(self, run: RunRow) -> Reason:
+        """Name the limit, and how to change it (6.8)."""
+        limit = None if run.max_run is None else run.max_run.total_seconds()
+        name = None if run.schedule is None else definitions.get(self.context.ledger.connection, run.schedule).id
+        return {"code": "deadline", "limit_s": limit, "change_with": f"wfctl schedule set {name} max_run=DURATION"}
 
     def _record_timeout(self, live: Live, stops: list[tuple[Live, timedelta]]) -> None:
         connection = self.context.ledger.connection
@@ -441,6 +477,12 @@ class Driver:
         for live, wait in stops:
             self._signal(live, wait)
         return recorded
+
+    def hurry(self, number: int, grace: timedelta) -> None:
+        """Give what is stopped already so long at most until SIGKILL."""
+        live = self.live.get(number)
+        if live is not None:
+            self._signal(live, grace)
 
     def finish_stopped(self, number: int) -> None:
         """Conclude a run that rests between two steps and for which another process recorded a stop."""
@@ -493,12 +535,14 @@ class Driver:
         for number in list(self.live):
             self._forget(number)
         self._reports, self._launches = [], []
+        for keeper in self._others:
+            keeper.close()
+        self._others = []
 
     def close(self) -> None:
         """Let go of keepers and processes; runs go on."""
         self.begin_again()
-        for keeper in [self.keeper, *self._others]:
-            keeper.close()
+        self.keeper.close()
 
     def change_keeper(self, keeper: Keeper) -> None:
         """Go on with another keeper, the old one being gone."""
@@ -507,17 +551,20 @@ class Driver:
 
     # -- recovery --------------------------------------------------------------------------------------------------------
 
-    def recover(self) -> dict[str, int]:
+    def recover(self, numbers: Container[int] | None = None) -> dict[str, int]:
         """Settle every execution that an earlier driver left unsettled, before anything is admitted (7.1).
 
-        Return how many were adopted, taken from their record, found never launched, and abandoned.
+        `numbers`: only those of these runs. Return how many were adopted, taken from their record, found never launched, and
+        abandoned.
         """
         counts = {"adopted": 0, "ended": 0, "not-launched": 0, "abandoned": 0}
         connection = self.context.ledger.connection
         for row in executions.unsettled(connection):
-            if self._is_ours(row.run):
+            if (numbers is None or row.run in numbers) and self._is_ours(row.run):
                 self._recover_one(row, counts)
         for run in runs.unfinished(connection):
+            if numbers is not None and run.number not in numbers:
+                continue
             is_resting = run.status is not Status.INTERRUPTED and run.number not in self.live and self._is_ours(run.number)
             if is_resting and not any(launch.number == run.number for launch in self._launches):
                 with self._recording():
@@ -544,7 +591,23 @@ class Driver:
         free = {number for number in self._left_alone if not self._is_driven(number)}
         self._left_alone -= free
         if free:
-            self.recover()
+            self.recover(free)
+
+    def is_end_recorded(self, number: int) -> bool:
+        """Tell whether a run has an unsettled execution whose end is on record."""
+        return self._recorded_end(number) is not None
+
+    def settle_recorded(self, number: int) -> None:
+        """Settle a run whose end is on record, and nothing else: what would be launched next is left to the next driver."""
+        record = self._recorded_end(number)
+        if record is not None:
+            self._may_mark = False
+            with self._recording():
+                self._apply(record)
+
+    def _recorded_end(self, number: int) -> Ended | Refused | None:
+        rows = [row for row in executions.of_run(self.context.ledger.connection, number) if row.how is None]
+        return self._record_of(rows[0]) if rows else None
 
     def _recover_one(self, row: ExecutionRow, counts: dict[str, int]) -> None:
         name = run_name(row.run)
@@ -738,16 +801,43 @@ class Driver:
             self._settle_unknown(row, How.UNKNOWN)
 
 
+class NoKeeper:
+    """Stands where nothing is to be launched: a keeper that is gone."""
+
+    closed = True
+    wants_write = False
+
+    @property
+    def hello(self) -> KeeperHello:
+        raise IoError("there is no keeper")
+
+    def fileno(self) -> int:
+        return -1
+
+    def launch(self, requests: Iterable[LaunchRequest]) -> None:
+        """Nothing is launched."""
+
+    def flush(self) -> None:
+        """Nothing is queued."""
+
+    def stop(self, run: str, k: int, grace: timedelta) -> None:
+        """Nobody is told."""
+
+    def forbid(self, run: str, k: int, timeout: timedelta = timedelta(0)) -> Standing:
+        raise IoError("there is no keeper")
+
+    def list(self, timeout: timedelta = timedelta(0)) -> Standings:
+        raise IoError("there is no keeper")
+
+    def poll(self) -> Reports:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def _refusal(run: str, k: int, error: Unlaunchable, at: datetime) -> Refused:
     return Refused(run=run, k=k, errno=error.errno, what=error.what, at=at)  # type: ignore[arg-type]
-
-
-def _deadline_reason(limit: timedelta) -> Reason:
-    return {
-        "code": "deadline",
-        "limit_s": limit.total_seconds(),
-        "change_with": "wfctl schedule set ID max_run=DURATION",
-    }
 
 
 def _environ() -> Mapping[str, str]:

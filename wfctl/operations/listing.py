@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from wfctl.core.instants import format_instant, parse_instant
@@ -30,7 +30,10 @@ def as_instant(value: Any, name: str) -> datetime | None:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidArgument(f"{name} is a naive datetime; give one with a zone", {"argument": name})
-        return parse_instant(format_instant(value))
+        try:
+            return value.astimezone(UTC)
+        except OverflowError as error:
+            raise InvalidArgument(f"{name}: {value} lies outside the calendar", {"argument": name}) from error
     try:
         return parse_instant(value)
     except ValueError as error:
@@ -41,8 +44,10 @@ def as_names(value: Any) -> list[str] | None:
     """Given None, a word, comma-separated words, or several, return them as a list; None for none."""
     if value is None:
         return None
+    if not isinstance(value, (str, Collection)) or not all(isinstance(word, str) for word in value):
+        raise InvalidArgument(f"{value!r} is neither text nor a list of texts")
     words = value.split(",") if isinstance(value, str) else list(value)
-    return [word.strip() for word in words if word.strip()] if words else None
+    return [word.strip() for word in words if word.strip()]
 
 
 def as_statuses(value: Any, known: Collection[Status]) -> list[Status] | None:
@@ -59,6 +64,7 @@ def as_statuses(value: Any, known: Collection[Status]) -> list[Status] | None:
 class _Filter:
     """What a listing of occurrences is bound to."""
 
+    store: str
     names: list[str] | None
     statuses: list[Status] | None
     since: datetime | None
@@ -66,7 +72,7 @@ class _Filter:
 
     def scope(self) -> dict[str, Any]:
         times = [None if time is None else format_instant(time) for time in (self.since, self.until)]
-        return {"list": OCCURRENCES, "schedules": self.names, "statuses": self.statuses, "times": times}
+        return {"list": OCCURRENCES, "store": self.store, "schedules": self.names, "statuses": self.statuses, "times": times}
 
     def takes_pending(self, instant: datetime) -> bool:
         is_asked = self.statuses is None or Status.PENDING in self.statuses
@@ -84,6 +90,7 @@ def list_occurrences(
     size = check_limit(limit)
     names = as_names(schedule_id)
     asked = _Filter(
+        store=context.ledger.store_id,
         names=None if names is None else sorted(set(names)),
         statuses=as_statuses(status, set(Status)),
         since=as_instant(since, "since"),
@@ -173,7 +180,14 @@ def list_runs(
     start, end = as_instant(since, "since"), as_instant(until, "until")
     times = [None if time is None else format_instant(time) for time in (start, end)]
     chosen = None if names is None else sorted(set(names))
-    scope = {"list": RUNS, "schedules": chosen, "deployment": deployment_id, "statuses": statuses, "times": times}
+    scope = {
+        "list": RUNS,
+        "store": context.ledger.store_id,
+        "schedules": chosen,
+        "deployment": deployment_id,
+        "statuses": statuses,
+        "times": times,
+    }
     position = {"after": 0} if cursor is None else read_cursor(scope, cursor)
     with context.ledger.reading() as connection:
         numbers = None if chosen is None else [schedules.require(connection, name).number for name in chosen]

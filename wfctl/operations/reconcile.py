@@ -6,6 +6,7 @@ second. What cannot be read, parsed or trusted blocks that one schedule and says
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,7 +15,8 @@ from typing import Any
 from wfctl.core.definition import is_valid_id
 from wfctl.core.instants import to_micros
 from wfctl.core.model import Json
-from wfctl.errors import InvalidDefinition, NotFound, Problem, WfctlError
+from wfctl.core.trigger import CalendarError, calendar_of
+from wfctl.errors import InvalidDefinition, IoError, NotFound, Problem, WfctlError
 from wfctl.operations.context import Context
 from wfctl.operations.saving import diagnostic_of, finish_write, remove_leftover
 from wfctl.store import definitions as files
@@ -40,6 +42,9 @@ def one(context: Context, kind: Kind, name: str) -> None:
         return
     elif not row.is_written and _is_at(state, row.prior_digest, row.digest):
         finish_write(context, kind, name)
+        if row.diagnostic is not None:  # it was blocked before the write could be finished
+            with context.ledger.transaction() as connection:
+                _unblock(context, connection, row)
     elif state.is_missing:
         _block(context, row, {"code": "missing-file", **_about(context, kind, name, "the file is gone; put it back")})
     elif state.problem is not None:
@@ -60,17 +65,19 @@ def everything(context: Context, *, settled_for: timedelta | None = None) -> lis
 
 
 def _everything_of(context: Context, kind: Kind, settled_for: timedelta | None) -> list[str]:
-    found = files.scan_definitions(context.layout, kind)
+    found = _scan(context, kind)
     known = definitions.signatures(context.ledger.connection, kind)
+    deleted = definitions.deleted_ids(context.ledger.connection, kind)
     ignored = [
         f"{context.layout.definitions(kind) / name} is ignored: no definition can have that name"
-        for name in files.foreign_files(context.layout, kind)
+        for name in _foreign(context, kind)
     ]
     for name, signature in found.items():
         seen = known.get(name)
         if seen is not None and seen == (signature, False):
             continue
-        if settled_for is not None and _age(context, signature[0]) < settled_for:
+        is_deleted = seen is not None and name in deleted
+        if settled_for is not None and not is_deleted and _age(context, max(signature[:2])) < settled_for:
             continue
         ignored += _look_again(context, kind, name)
     for name, (noted, needs_look) in known.items():
@@ -84,25 +91,47 @@ def _look_again(context: Context, kind: Kind, name: str) -> list[str]:
     if row is not None and row.deleted_at is not None:
         report = remove_leftover(context, kind, row)
         return [report] if report else []
-    one(context, kind, name)
+    try:
+        one(context, kind, name)
+    except IoError as error:
+        if error.data.get("errno") not in _REFUSED:
+            raise
+        return [f"{error.message}; the change is saved, and its file is written as soon as that can be"]  # the others go on
     return []
 
 
-def _age(context: Context, mtime_ns: int) -> timedelta:
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+
+
+def _scan(context: Context, kind: Kind) -> dict[str, definitions.Signature]:
+    try:
+        return files.scan_definitions(context.layout, kind)
+    except FileNotFoundError:  # the whole directory is gone: every file of it is
+        return {}
+
+
+def _foreign(context: Context, kind: Kind) -> list[str]:
+    try:
+        return files.foreign_files(context.layout, kind)
+    except FileNotFoundError:
+        return []
+
+
+def _age(context: Context, changed_ns: int) -> timedelta:
     import time
 
-    return timedelta(microseconds=max(0, time.time_ns() - mtime_ns) // 1000)  # of the file system, not of the store's clock
+    return timedelta(microseconds=max(0, time.time_ns() - changed_ns) // 1000)  # of the file system, not of the store's clock
 
 
 def youngest_change(context: Context) -> timedelta | None:
-    """Return how long ago a definition file was last changed that is not taken up yet; None when all are."""
+    """Return how long ago the youngest definition file was changed that is not taken up, or is broken; None where none is."""
     ages: list[timedelta] = []
     for kind in KINDS:
         known = definitions.signatures(context.ledger.connection, kind)
-        for name, signature in files.scan_definitions(context.layout, kind).items():
+        for name, signature in _scan(context, kind).items():
             seen = known.get(name)
-            if seen is None or (seen[0] != signature and not seen[1]):
-                ages.append(_age(context, signature[0]))
+            if seen is None or seen[0] != signature:
+                ages.append(_age(context, max(signature[:2])))
     return min(ages) if ages else None
 
 
@@ -127,16 +156,31 @@ def _compare(context: Context, row: DefinitionRow, state: FileState) -> None:
     assert state.content is not None
     digest = files.digest(state.content)
     if digest == row.digest:
-        if row.diagnostic is not None and row.diagnostic.get("code") == "calendar":
+        if row.diagnostic is not None and row.diagnostic.get("code") == "calendar" and not _is_calendar_back(context, row):
             return
         with context.ledger.transaction() as connection:
             definitions.note_written(connection, row.number, digest, state.signature)
             if row.diagnostic is not None:
                 _unblock(context, connection, row)
         return
-    if row.diagnostic is not None and row.diagnostic.get("digest") == digest:
-        return  # the same broken content as before
+    # The same broken content as before is checked again: what it lacked, such as its deployment, may be there by now.
     _take_up_edit(context, row, state.content)
+
+
+def _is_calendar_back(context: Context, row: DefinitionRow) -> bool:
+    """Tell whether a calendar that could not be worked out can be again: its zone is back (4.3)."""
+    state = schedules.find(context.ledger.connection, row.number)
+    if state is None:
+        return False
+    definition, _ = context.schedule(row.number, row.revision)
+    try:
+        calendar = calendar_of(definition.trigger, state.anchor)
+        calendar.next_after(state.floor)
+        if state.floor < context.now():
+            calendar.due(state.floor, context.now())
+    except CalendarError:
+        return False
+    return True
 
 
 def _take_up_edit(context: Context, row: DefinitionRow, content: bytes) -> None:
@@ -228,6 +272,9 @@ def _block(context: Context, row: DefinitionRow, diagnostic: Mapping[str, Json])
     if row.diagnostic == diagnostic:
         return
     with context.ledger.transaction() as connection:
+        current = definitions.get(connection, row.number)
+        if current.revision != row.revision or current.deleted_at is not None:
+            return  # somebody changed or deleted it meanwhile
         definitions.set_diagnostic(connection, row.number, diagnostic)
         for number in _decided_by(connection, row):
             schedules.set_wake(connection, number, next_instant=None, wake_at=None)

@@ -7,6 +7,7 @@ stands; else the round is repeated (5.9, 5.13).
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,8 @@ from datetime import datetime, timedelta
 from wfctl.core import changes
 from wfctl.core.admission import Decision, Round, ScheduleFacts, Verdict, decide_round
 from wfctl.core.instants import format_instant
-from wfctl.core.model import Json, Reason, ScheduleDefinition, Settlement, Span, Status
-from wfctl.core.trigger import CalendarError
+from wfctl.core.model import IntervalTrigger, Json, Reason, ScheduleDefinition, Settlement, Span, Status, Trigger
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of
 from wfctl.operations import upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.schedules import calendar_for
@@ -24,6 +25,7 @@ from wfctl.store.ledger import definitions, executions, occurrences, runs, sched
 from wfctl.store.ledger.occurrences import OccurrenceRow
 from wfctl.store.ledger.schedules import ScheduleRow
 
+LOG = logging.getLogger("wfctl.rounds")
 _CHUNK = 64  #: candidates waiting for capacity looked at beyond the free slots
 
 #: Which definitions a verdict is about: schedule and deployment, with their revisions.
@@ -251,7 +253,8 @@ def _write_state(
     if row.passing_until is not None and floor >= row.passing_until:
         schedules.clear_passing(connection, row.number)
     coming = calendar_for(definition, row).next_after(floor) if floor != row.floor else row.next_instant
-    wake_at = upkeep.wake_time(coming, decision.candidate, definition)
+    held_back = row.floor if decision.candidate is not None and row.floor > now else None
+    wake_at = upkeep.wake_time(coming, decision.candidate, definition, held_back)
     if coming != row.next_instant or wake_at != row.wake_at:
         schedules.set_wake(connection, row.number, next_instant=coming, wake_at=wake_at)
 
@@ -264,10 +267,24 @@ def reanchor(context: Context, now: datetime) -> list[str]:
     with context.ledger.reading() as connection:
         if now >= sessions.clock(connection):
             return []
-        behind = [row for row in schedules.ahead_of(connection, now) if changes.must_reanchor(row.floor, now)]
-    for row in behind:
-        with context.ledger.transaction() as connection:
-            _reanchor_one(context, connection, row.number, now)
+        ahead = schedules.ahead_of(connection, now)
+        behind = [row for row in ahead if changes.must_reanchor(row.floor, now)]
+    waiting = [row for row in ahead if row.candidate and row.wake_at and row.wake_at > row.floor and row not in behind]
+    if waiting:
+        with context.ledger.transaction() as connection:  # what is held is considered as soon as the clock passes the floor
+            for row in waiting:
+                schedules.need_attention(connection, [row.number], row.floor)
+    if behind:
+        with context.ledger.transaction() as connection:  # all at once: the first one's event also takes back the noted clock
+            for row in behind:
+                _reanchor_one(context, connection, row.number, now)
+        LOG.warning(
+            "the clock stepped back to %s, by more than three hours: %d schedules begin anew there, %s among them",
+            format_instant(now),
+            len(behind),
+            behind[0].id,
+            extra={"action": "clock_stepped_back"},
+        )
     return [row.id for row in behind]
 
 
@@ -281,7 +298,7 @@ def _reanchor_one(context: Context, connection: sqlite3.Connection, number: int,
         {"instant": format_instant(each.instant), "status": each.status.value, "place": each.place} for each in taken
     ]
     for each in taken:
-        _keep_what_is_past(connection, row, definition, each, now)
+        _keep_what_is_past(context, connection, each, now)
     if row.candidate is not None and row.candidate.instant > now:
         withdrawn.append({"instant": format_instant(row.candidate.instant), "status": Status.PENDING.value})
         schedules.hold(connection, number, None)
@@ -289,24 +306,60 @@ def _reanchor_one(context: Context, connection: sqlite3.Connection, number: int,
     withdrawn += [{"paused": [format_instant(start), end and format_instant(end)]} for start, end in pauses]
     passing = occurrences.last_admitted_after(connection, number, now)
     schedules.reanchor(connection, number, now=now, passing_until=passing)
+    schedules.begin_anew(connection, number, effective_from=now, anchor=_anchor_before(definition.trigger, row.anchor, now))
     sessions.add_clock_event(connection, number, recorded_at=now, floor=row.floor, withdrawn=withdrawn)
     upkeep.refresh_wake(connection, number, definition)
 
 
-def _keep_what_is_past(
-    connection: sqlite3.Connection, row: ScheduleRow, definition: ScheduleDefinition, taken: OccurrenceRow, now: datetime
-) -> None:
-    """A span row that reaches beyond `now` was taken out whole: put back, at its place, the part that lies before."""
+def _anchor_before(trigger: Trigger, anchor: datetime, now: datetime) -> datetime | None:
+    """An interval that was made in the false future must not be silent until then: the same grid from before `now` (4.4)."""
+    if not isinstance(trigger, IntervalTrigger) or anchor <= now:
+        return None
+    return anchor - -((now - anchor) // trigger.every) * trigger.every
+
+
+def _keep_what_is_past(context: Context, connection: sqlite3.Connection, taken: OccurrenceRow, now: datetime) -> None:
+    """A span row that reaches beyond `now` was taken out whole: put back, at its place, the part that lies before.
+
+    Its instants are those of the revision that it was recorded under. It stands at the last one for which no run was admitted.
+    """
     if taken.span is None or taken.span.first > now:
         return
+    definition, _ = context.schedule(taken.schedule, taken.revision)
+    before = taken.span.first - _JUST_BEFORE
     try:
-        calendar = calendar_for(definition, row)
-        past = calendar.due(taken.span.first - timedelta(microseconds=1), now, limit=1)
+        calendar = _calendar_of_span(definition, taken.span)
+        past = calendar.due(before, now)
+        while past.instants:
+            admitted = occurrences.admitted_among(connection, taken.schedule, past.instants)
+            free = [instant for instant in past.instants if instant not in admitted]
+            if free:
+                break
+            past = calendar.due(before, past.instants[0] - _JUST_BEFORE)
+        else:
+            return
     except CalendarError:
         return
-    last = past.instants[-1]
-    count = None if taken.span.count is None else (past.older.count or 0 if past.older else 0) + 1
-    kept = Settlement(instant=last, status=taken.status, reason=taken.reason, span=Span(taken.span.first, last, count))
-    occurrences.append(
-        connection, row.number, [kept], revision=taken.revision, recorded_at=taken.recorded_at, places=[taken.place]
+    count = None
+    if taken.span.count is not None:
+        listed = sum(instant <= free[-1] for instant in past.instants) + ((past.older.count or 0) if past.older else 0)
+        count = listed - occurrences.count_admitted(connection, taken.schedule, taken.span.first, free[-1])
+    kept = Settlement(
+        instant=free[-1],
+        status=taken.status,
+        reason=taken.reason,
+        span=Span(taken.span.first, free[-1], count),
+        lateness=taken.recorded_at - free[-1],
     )
+    occurrences.append(
+        connection, taken.schedule, [kept], revision=taken.revision, recorded_at=taken.recorded_at, places=[taken.place]
+    )
+
+
+def _calendar_of_span(definition: ScheduleDefinition, span: Span) -> Calendar:
+    """Return a calendar that names the instants of a span; of an interval, the anchor of that time is no more known."""
+    trigger = definition.trigger
+    return calendar_of(trigger, span.first - trigger.every if isinstance(trigger, IntervalTrigger) else span.first)
+
+
+_JUST_BEFORE = timedelta(microseconds=1)

@@ -8,16 +8,17 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from wfctl.core.model import FINISHED, Status, run_name
 from wfctl.core.plain import json_bytes
-from wfctl.errors import Blocked, InvalidArgument, PreflightFailed, Problem, WrongState
+from wfctl.errors import Blocked, InvalidArgument, IoError, PreflightFailed, Problem, WrongState
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Origin
 from wfctl.operations import deployments, preflight, reconcile
 from wfctl.operations.context import Context
-from wfctl.operations.driver import Driver
+from wfctl.operations.driver import Driver, NoKeeper
 from wfctl.operations.listing import require_run
 from wfctl.operations.views import CheckView
 from wfctl.store.ledger import executions, runs
@@ -126,7 +127,7 @@ class LocalDriver:
         bound = check_manual(context, deployment_id, given)
         with context.ledger.transaction() as connection:
             number = runs.reserve_number(connection)
-        local = cls._engaged(context, number)
+        local = cls.engage(context, number)
         try:
             new = admit_manual(context, deployment_id, bound, local.driver.mark_note(), number=number)
             local.driver.launch_admitted([new])
@@ -136,9 +137,12 @@ class LocalDriver:
         return local
 
     @classmethod
-    def take_over(cls, context: Context, number: int) -> LocalDriver:
-        """Drive a run that nobody drives. Raise WrongState when somebody does."""
-        local = cls._engaged(context, number)
+    def take_over(cls, context: Context, number: int, *, inherited: int | None = None) -> LocalDriver:
+        """Drive a run that nobody drives, or whose driver handed its lock on as the descriptor `inherited`.
+
+        Raise WrongState when somebody does.
+        """
+        local = cls.engage(context, number, inherited)
         try:
             local.driver.recover()
         except BaseException:
@@ -147,11 +151,11 @@ class LocalDriver:
         return local
 
     @classmethod
-    def _engaged(cls, context: Context, number: int) -> LocalDriver:
+    def engage(cls, context: Context, number: int, inherited: int | None = None) -> LocalDriver:
+        """Take lock and keeper of a run, and do nothing yet. Raise WrongState when somebody drives it."""
         paths = context.layout.run(run_name(number))
-        context.disk.make_directory(paths.root, durable=False)
-        lock = FileLock(paths.driver_lock)
-        if not lock.acquire():
+        lock = claim(context, number) if inherited is None else FileLock.of(paths.driver_lock, inherited)
+        if lock is None:
             raise WrongState(f"{run_name(number)} is driven by another process", {"run_id": run_name(number)})
         try:
             return cls(context, number, lock)
@@ -177,35 +181,73 @@ class LocalDriver:
 
     def close(self) -> None:
         """Give the run free: whoever looks next drives it on."""
-        self.driver.keeper.close()
+        self.driver.close()
         self._lock.release()
 
+    def hand_over(self) -> None:
+        """Have a background process drive the run; return once it does. Raise IoError when it cannot: the run is free then.
 
-def start_detached(context: Context, number: int) -> None:
-    """Have a background process drive the run; return once it does. Raise IoError when it cannot."""
-    command = [sys.executable, "-m", "wfctl.operations.background", str(context.layout.root), str(number)]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=_ENGAGED_WITHIN_S, cwd="/")
+        The process inherits the lock, so that nobody comes in between.
+        """
+        name, lock = run_name(self.number), self._lock.fileno()
+        place = str(Path(__file__).parents[2])
+        command = [sys.executable, "-m", "wfctl.operations.background", str(self.context.layout.root), str(self.number)]
+        try:
+            done = subprocess.run(
+                [*command, str(lock)],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[lock],
+                timeout=_ENGAGED_WITHIN_S,
+                cwd="/",
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise IoError(f"{name} was started, but no process could be to drive it on: {error}", {"run_id": name}) from error
+        finally:
+            self.close()
+        if done.returncode != 0:
+            said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise IoError(f"{name} was started, but the process that was to drive it on ended: {said}", {"run_id": name})
+
+
+def claim(context: Context, number: int) -> FileLock | None:
+    """Return the lock of a run that nobody drives, taken; None when a process or a supervisor does. Raise IoError.
+
+    Who holds it and then finds no supervisor is alone: one that starts later sees the lock and leaves the run alone.
+    """
+    paths = context.layout.run(run_name(number))
+    context.disk.make_directory(paths.root, durable=False)
+    lock = FileLock(paths.driver_lock)
+    if not lock.acquire():
+        return None
+    if is_held(context.layout.scheduler_lock):
+        lock.release()
+        return None
+    return lock
 
 
 # Settling what nobody drives ----------------------------------------------------------------------------------------------
 
 
 def settle_if_over(context: Context, number: int) -> None:
-    """A run whose driver is gone and whose end is on record is settled by whoever looks first (6.12)."""
+    """A run whose driver is gone and whose end is on record is settled by whoever looks first (6.12).
+
+    A step or retry that would come next is left to the next driver.
+    """
     row = runs.find(context.ledger.connection, number)
-    if row is None or row.status in FINISHED or row.status is Status.INTERRUPTED or row.schedule is not None:
+    if row is None or row.status in FINISHED or row.status is Status.INTERRUPTED:
         return
     paths = context.layout.run(row.id)
-    if not paths.driver_lock.exists() or is_held(paths.driver_lock) or is_held(context.layout.scheduler_lock):
+    if not paths.root.exists() or is_held(context.layout.scheduler_lock) or is_held(paths.driver_lock):
         return
-    try:
-        local = LocalDriver.take_over(context, number)
-    except WrongState:
-        return
-    try:
-        local.step(0.0)
-    finally:
-        local.close()
+    driver = Driver(context, NoKeeper(), keeper_place="nowhere", only=number)
+    lock = claim(context, number) if driver.is_end_recorded(number) else None
+    if lock is not None:
+        with lock:
+            driver.settle_recorded(number)
 
 
 def cancel(context: Context, run_id: str, reason: str | None, *, grace: timedelta | None) -> None:
@@ -218,12 +260,21 @@ def cancel(context: Context, run_id: str, reason: str | None, *, grace: timedelt
         raise already_over(row)
     stop = cancel_reason(context, reason)
     try:
-        local = LocalDriver.take_over(context, row.number)
+        local = LocalDriver.engage(context, row.number)
     except WrongState:
+        if is_held(context.layout.scheduler_lock):
+            raise WrongState("a supervisor is just starting or ending on this store; try again", {"run_id": row.id}) from None
         cancel_driven(context, row, stop, grace)
         return
     try:
-        local.driver.stop(row.number, stop, grace=grace)
+        if require_run(context.ledger.connection, run_id).status is Status.INTERRUPTED:
+            local.driver.stop(row.number, stop)
+        else:
+            with context.ledger.transaction() as connection:  # before the recovery, which would go on with the next step
+                runs.record_stop(connection, row.number, stop)
+            local.driver.recover()
+            if grace is not None:
+                local.driver.hurry(row.number, grace)
         while not local.is_over:
             local.step(1.0)
     finally:

@@ -14,7 +14,7 @@ from wfctl.core.instants import to_micros
 from wfctl.core.model import DueInstants, OneshotTrigger, ScheduleDefinition
 from wfctl.core.plain import suggestion
 from wfctl.core.trigger import Calendar, CalendarError, calendar_of, check_fires, resolve_max_run
-from wfctl.errors import Deleted, Exists, InvalidArgument, InvalidDefinition, NotFound, Problem, RevisionConflict
+from wfctl.errors import Blocked, Deleted, Exists, InvalidArgument, InvalidDefinition, NotFound, Problem, RevisionConflict
 from wfctl.operations import reconcile, upkeep
 from wfctl.operations.context import Context, DryRun
 from wfctl.operations.inputs import check_input
@@ -207,6 +207,7 @@ def update(
     now = context.now()
     with context.ledger.transaction() as connection:
         row, state = _require_live(connection, schedule_id)
+        refuse_blocked(row)
         refuse_stale("schedule", schedule_id, expected_revision, row.revision)
         old, saved = context.schedule(row.number, row.revision)
         plain = patched(saved.plain, patch, unset, old)
@@ -216,6 +217,19 @@ def update(
             raise DryRun(_described(context, connection, row.number))
     finish_write_quietly(context, "schedule", schedule_id)
     return row.number
+
+
+def refuse_blocked(row: DefinitionRow) -> None:
+    """Raise Blocked where the file cannot be trusted: what stands there is not what the change was made for (2.3, 2.4).
+
+    A trigger whose calendar cannot be worked out any more is mended by a change, so that is let through.
+    """
+    found = row.diagnostic
+    if found is not None and found.get("code") != "calendar":
+        raise Blocked(
+            f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}; mend {found.get('file')} first",
+            {**found, "kind": row.kind, "id": row.id},
+        )
 
 
 def refuse_stale(kind: str, name: str, expected: Any, found: int) -> None:
@@ -271,6 +285,7 @@ def apply(
     if moves:
         schedules.hold(connection, state.number, None)
         schedules.begin_anew(connection, state.number, effective_from=now, anchor=now.replace(microsecond=0))
+        sessions.note_clock(connection, now)
     deployment = definitions.find(connection, "deployment", new.deployment)
     assert deployment is not None
     schedules.set_deployment(connection, state.number, deployment.number)

@@ -128,7 +128,7 @@ class ScheduleView(View):
     id: str
     state: str
     diagnostic: Mapping[str, Any] | None
-    revision: int
+    revision: int | None  #: null where it never was valid
     effective_from: datetime | None
     next_instant: datetime | None
     candidate: CandidateView | None
@@ -152,7 +152,7 @@ class DeploymentView(View):
     id: str
     state: str
     diagnostic: Mapping[str, Any] | None
-    revision: int
+    revision: int | None  #: null where it never was valid
     definition: Mapping[str, Any] | None
     digest: str | None
     schedules: tuple[str, ...]

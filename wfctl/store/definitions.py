@@ -18,7 +18,7 @@ from wfctl.store.disk import is_temporary
 from wfctl.store.layout import Kind, Layout
 
 LARGEST_DEFINITION = 256 * 1024  #: bytes (contract 3.6)
-Signature = tuple[int, int, int]  #: mtime in nanoseconds, size, inode: unchanged, so is the file
+Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode: unchanged, so is the file
 
 Definition = TypeVar("Definition", ScheduleDefinition, DeploymentDefinition)
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
@@ -229,7 +229,7 @@ class FileState:
 
 def signature_of(status: os.stat_result) -> Signature:
     """Return what tells whether a file has changed."""
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
 
 def scan_definitions(layout: Layout, kind: Kind) -> dict[str, Signature]:

@@ -12,7 +12,6 @@ from wfctl.errors import InvalidArgument
 Kind = Literal["schedule", "deployment"]
 
 
-
 class Layout:
     """The paths below one store's root. Ids and names that reach a path were checked before (contract 2.8)."""
 

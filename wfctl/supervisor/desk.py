@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wfctl.operations.context import Context
 from wfctl.operations.store import Store
 from wfctl.operations.views import ReloadView, StatusView
-from wfctl.store.ledger import runs, schedules
+from wfctl.store.ledger import definitions, runs, schedules
 
 if TYPE_CHECKING:
     from wfctl.supervisor.service import SupervisorService
@@ -63,10 +63,12 @@ def status_of(service: SupervisorService) -> StatusView:
         coming = schedules.next_due(connection)
         rows = [row for row in schedules.list_all(connection) if row.deleted_at is None]
         used = runs.slots_used(connection)
-    blocked = tuple({"id": row.id, "diagnostic": row.diagnostic} for row in rows if row.diagnostic is not None)
+        newcomers = definitions.never_valid(connection)
+    broken = [(row.id, row.diagnostic) for row in rows] + [(row.id, row.diagnostic) for row in newcomers]
+    blocked = tuple({"id": name, "diagnostic": diagnostic} for name, diagnostic in broken if diagnostic is not None)
     waiting = tuple({"id": row.id, "until": row.floor} for row in rows if row.is_admitting and row.floor > now)
     paused = sum(row.paused_at is not None and row.diagnostic is None for row in rows)
-    counts = {"active": len(rows) - len(blocked) - paused, "paused": paused, "blocked": len(blocked)}
+    counts = {"active": sum(row.is_admitting for row in rows), "paused": paused, "blocked": len(blocked)}
     problems = [{"code": kind, "message": message} for kind, message in service.problems.items()]
     problems += [{"code": "ignored", "message": message} for message in service.ignored]
     is_degraded = bool(blocked or waiting or problems)

@@ -34,6 +34,7 @@ class Preflighter:
     on_answer: Callable[[], None]  #: called from a worker when an answer comes that nobody waits for any more
     _answers: dict[Subject, Verdict] = field(default_factory=dict)
     _asked_at: dict[Subject, float] = field(default_factory=dict)
+    _at_work: set[Subject] = field(default_factory=set)  #: asked and not answered, though nobody may be waiting any more
     _condition: threading.Condition = field(default_factory=threading.Condition)
     _is_waiting: bool = False
 
@@ -43,9 +44,11 @@ class Preflighter:
         `patience_s`: how long to wait for checks that do not get on.
         """
         with self._condition:
-            fresh = deque(each for each in questions if each[0] not in self._asked_at)
-            for subject, _ in fresh:
+            asked = [each for each in questions if each[0] not in self._asked_at]
+            for subject, _ in asked:
                 self._asked_at[subject] = self.monotonic()
+            fresh = deque(each for each in asked if each[0] not in self._at_work)  # a dead mount costs one thread, not more
+            self._at_work.update(subject for subject, _ in fresh)
             if fresh:
                 self._work(fresh)
             wanted = [subject for subject, _ in questions]
@@ -119,6 +122,7 @@ class Preflighter:
             except Exception as error:  # a check that fails in an unforeseen way must still answer
                 verdict = Verdict({"code": "preflight", "problems": [{"path": "", "message": str(error), "line": None}]})
             with self._condition:
+                self._at_work.discard(subject)
                 if subject in self._asked_at:
                     self._answers[subject] = verdict
                 self._condition.notify_all()

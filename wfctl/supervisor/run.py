@@ -40,18 +40,26 @@ def supervise(
         service.until_idle = until_idle
         signals = _Signals(service)
         notifier = Notifier(environ)
-        counts = _open(service, signals, standby=standby)
-        if counts is None:
-            return 0
-        service.on_round, service.on_reload = notifier.beat, notifier.reloading
+        signals.install()
         try:
-            signals.install()
-            _say_ready(service, counts, notifier)
+            counts = _open(service, signals, standby=standby)
+            if counts is None:
+                return 0
+            signals.pass_on()
+            ready = _say_ready(service, counts)
+            notifier.ready(ready)
+
+            def after_round() -> float | None:
+                notifier.status("; ".join(service.problems.values()) or ready)
+                return notifier.beat()
+
+            service.on_round, service.on_reload = after_round, notifier.reloading
+            service.on_drain = lambda: notifier.send("STOPPING=1")
             service.run()
-            notifier.send("STOPPING=1")
         finally:
-            signals.restore()
+            signals.keep()
             service.close()
+            signals.restore()
     LOG.info("ended", extra={"action": "supervisor_ended"})
     return _CUT_SHORT if signals.is_cut_short else 0
 
@@ -59,21 +67,21 @@ def supervise(
 def _open(service: SupervisorService, signals: _Signals, *, standby: bool) -> dict[str, int] | None:
     """Take the store; in standby wait for it. None when a signal ended the wait."""
     has_said = False
-    with signals.ending_a_wait() as ended:
-        while not ended:
-            try:
-                return service.open()
-            except StoreLocked as error:
-                if not standby:
-                    raise
-                if not has_said:
-                    LOG.info("standing by: %s", error.message, extra={"action": "standby"})
-                    has_said = True
-                pause(_STANDBY_EVERY_S)
+    while not signals.is_ending:
+        try:
+            return service.open()
+        except StoreLocked as error:
+            if not standby:
+                raise
+            if not has_said:
+                LOG.info("standing by: %s", error.message, extra={"action": "standby"})
+                has_said = True
+            pause(_STANDBY_EVERY_S)
     return None
 
 
-def _say_ready(service: SupervisorService, counts: Mapping[str, int], notifier: Notifier) -> None:
+def _say_ready(service: SupervisorService, counts: Mapping[str, int]) -> str:
+    """Log what runs here and what was recovered; return the line that says that it is ready."""
     croniter, tz_database = stamps()
     status = status_of(service)
     LOG.info(
@@ -94,15 +102,20 @@ def _say_ready(service: SupervisorService, counts: Mapping[str, int], notifier: 
     total = sum(status.schedules.values())
     text = f"ready: {total} schedules, {status.slots_total} slots, {coming}"
     LOG.info("%s", text, extra={"action": "ready"})
-    notifier.ready(text)
+    return text
 
 
 class _Signals:
-    """What each signal does to the service; a handler only sets a flag and wakes the loop."""
+    """What each signal does to the service; a handler only sets a flag and wakes the loop.
+
+    One that comes before the loop is kept until `pass_on`, so that a start is not cut in the middle of a recovery.
+    """
 
     def __init__(self, service: SupervisorService) -> None:
+        self.is_ending = False
         self.is_cut_short = False
         self._service = service
+        self._has_loop = False
         self._interrupts = 0
         self._old: dict[int, Any] = {}
 
@@ -111,56 +124,44 @@ class _Signals:
         handlers = {signal.SIGTERM: self._terminate, signal.SIGINT: self._interrupt, signal.SIGHUP: self._hang_up}
         for number, handler in handlers.items():
             self._old[number] = signal.signal(number, handler)
+
+    def pass_on(self) -> None:
+        """From now on wake the loop; it is told what came before."""
         signal.set_wakeup_fd(self._service.wake_descriptor, warn_on_full_buffer=False)
+        self._has_loop = True
+        if self.is_ending:
+            self._service.ask_to_stop()
+
+    def keep(self) -> None:
+        """From now on wake nobody: another SIGTERM while the store is being released changes nothing."""
+        signal.set_wakeup_fd(-1)
+        self._has_loop = False
 
     def restore(self) -> None:
         """Give the signals back."""
-        signal.set_wakeup_fd(-1)
         for number, handler in self._old.items():
             signal.signal(number, handler)
         self._old.clear()
 
-    def ending_a_wait(self) -> _EndedWait:
-        """While the store is waited for, SIGTERM and SIGINT end the wait."""
-        return _EndedWait()
-
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        self._service.ask_to_stop()
+        self.is_ending = True
+        if self._has_loop:
+            self._service.ask_to_stop()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
-        if self._interrupts == 1:
-            self._service.ask_to_stop()
-            live = len(self._service.driver.live)
-            grace = self._service.settings.drain_grace_s
-            if live:
-                os.write(sys.stderr.fileno(), f"draining {live} runs ({grace:g} s); Ctrl-C again ends the wait\n".encode())
-        elif self._service.driver.live:
+        is_second = self.is_ending and self._interrupts > 1
+        self._terminate(number, frame)
+        live = len(self._service.driver.live) if self._has_loop else 0
+        if not live:
+            return
+        if is_second:
             self.is_cut_short = True
             self._service.ask_to_cut()
+            return
+        grace = self._service.settings.drain_grace_s
+        os.write(sys.stderr.fileno(), f"draining {live} runs ({grace:g} s); Ctrl-C again ends the wait\n".encode())
 
     def _hang_up(self, number: int, frame: FrameType | None) -> None:
-        self._service.ask_to_reload()
-
-
-class _EndedWait:
-    """A flag that SIGTERM and SIGINT raise while the context lasts."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._old: dict[int, Any] = {}
-
-    def __bool__(self) -> bool:
-        return self._is_set
-
-    def __enter__(self) -> _EndedWait:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._old[number] = signal.signal(number, self._set)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-
-    def _set(self, number: int, frame: FrameType | None) -> None:
-        self._is_set = True
+        if self._has_loop:
+            self._service.ask_to_reload()

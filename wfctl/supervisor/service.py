@@ -26,6 +26,7 @@ from wfctl.operations.rounds import Question, RoundPlan, Subject
 from wfctl.operations.store import Store
 from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
+from wfctl.store.ledger.connection import translated
 from wfctl.store.ledger.runs import RunRow
 from wfctl.store.locks import FileLock, read_owner
 from wfctl.supervisor.desk import Desk, DirectDoor
@@ -36,6 +37,7 @@ LOG = logging.getLogger("wfctl.supervisor")
 _JOIN_S = 600.0
 _STALL_S = 0.05  #: how long the loop waits for preflight before it lets the others go on
 _PATIENT_S = 5.5  #: how long `step` does: beyond the limit of a check
+_LOOK_AGAIN_S = 0.5
 _AGAIN = timedelta(milliseconds=100)
 
 
@@ -62,10 +64,10 @@ class SupervisorService:
         self._reload_asked = False
         self._outer_door: Any = None
         self.until_idle = False
-        self.on_round: Callable[[], float | None] = lambda: (
-            None
-        )  #: called after each round; when to be called again, in seconds
+        #: called after each round; gives in how many seconds to be called again
+        self.on_round: Callable[[], float | None] = lambda: None
         self.on_reload: Callable[[bool], None] = lambda begins: None  #: called when a reload begins, and when it is done
+        self.on_drain: Callable[[], None] = lambda: None  #: called when a drain that ends it begins
         self.is_draining = False
         self.problems: dict[str, str] = {}  #: by kind: what keeps it from working as it should
 
@@ -194,7 +196,7 @@ class SupervisorService:
             self._open_parts()
             counts = self._recover()
         except BaseException:
-            self._lock.release()
+            self._let_go()
             raise
         self._is_open = True
         self._stop_asked = self._cut_asked = self.is_draining = False
@@ -248,10 +250,15 @@ class SupervisorService:
         with contextlib.suppress(WfctlError), self._context.ledger.transaction() as connection:
             if self._plan.session is not None:
                 sessions.end(connection, self._plan.session, self._context.now())
-        self._server.close()
-        self.driver.close()
-        self._waiter.close()
-        self._context.ledger.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what is open, the lock last."""
+        for part in ("_server", "driver", "_waiter"):
+            if part in vars(self):
+                getattr(self, part).close()
+        if "_context" in vars(self):
+            self._context.ledger.close()
         self._lock.release()
 
     # -- one round -------------------------------------------------------------------------------------------------------
@@ -305,8 +312,8 @@ class SupervisorService:
             self._reload_asked = False
             self.reload()
         if self._waiter.have_files_changed or not self._waiter.is_told or self._files_at is not None:
+            youngest = reconcile.youngest_change(self._context)  # before: what settles in between is looked at again
             self.ignored = reconcile.everything(self._context, settled_for=reconcile.SETTLED_AFTER)
-            youngest = reconcile.youngest_change(self._context)
             is_settled = youngest is None or youngest >= reconcile.SETTLED_AFTER
             self._files_at = None if is_settled else self._context.clock.monotonic() + 1.0
             self._waiter.have_files_changed = False
@@ -347,6 +354,7 @@ class SupervisorService:
                 self.is_draining = True
                 drained_at = self._context.clock.monotonic() + self.settings.drain_grace_s
                 LOG.info("draining: admission has stopped", extra={"action": "draining"})
+                self.on_drain()
             wake, timeout = self._guarded_round()
             if drained_at is not None and self._has_drained(drained_at):
                 return
@@ -355,7 +363,8 @@ class SupervisorService:
             left = self._serve()
             timeouts = [each for each in (timeout, left, self.on_round()) if each is not None]
             if drained_at is not None:
-                timeouts.append(max(0.0, drained_at - self._context.clock.monotonic()))
+                left_s = drained_at - self._context.clock.monotonic()
+                timeouts.append(left_s if left_s > 0 else _LOOK_AGAIN_S)  # what is being ended may take its time
             self._waiter.wait(
                 wake, min(timeouts) if timeouts else None, self.settings.poll_interval_s, self.driver.descriptors()
             )
@@ -369,28 +378,31 @@ class SupervisorService:
     def _guarded_round(self) -> tuple[datetime | None, float | None]:
         """Do a round; where the machine refuses, say so, trust nothing that was held, and try again after a while (2.10)."""
         try:
-            wake = self._round(patience_s=_STALL_S)
+            with translated(self._context.ledger.path):
+                if self._must_recover:
+                    self._begin_again()
+                wake = self._round(patience_s=_STALL_S)
         except DamagedStore:
             raise
         except (IoError, TimedOut, OSError) as error:
             if isinstance(error, OSError) and error.errno not in _EXHAUSTED:
                 raise
             self._problem("ledger", f"nothing is admitted until this is over: {error}")
-            self._begin_again()
+            self._must_recover = True
             return None, self.settings.poll_interval_s
         self._solved("ledger")
         return wake, None
 
+    _must_recover = False  #: a write failed, and what was held is not to be trusted
+
     def _begin_again(self) -> None:
         """After a failed write nothing that was held is trusted: reopen, reread, recover (2.10)."""
-        try:
-            fresh = Ledger(self._context.layout.ledger, point=self._context.disk.point)
-            self._context.ledger.close()
-            self._context.ledger = fresh
-            self.driver.begin_again()
-            self.driver.recover()
-        except (IoError, TimedOut, OSError) as error:
-            LOG.debug("still not: %s", error)
+        fresh = Ledger(self._context.layout.ledger, point=self._context.disk.point)
+        self._context.ledger.close()
+        self._context.ledger = fresh
+        self.driver.begin_again()
+        self.driver.recover()
+        self._must_recover = False
 
     def _has_drained(self, deadline: float) -> bool:
         """Tell whether the drain is over; at its end runs go on, or with `on_shutdown = "stop"` are ended first (7.6)."""

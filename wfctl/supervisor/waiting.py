@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -31,6 +32,7 @@ class Waiter:
         self.has_clock_stepped = False
         self.have_files_changed = False
         self._clock = clock
+        self._waking = threading.RLock()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain)
         self._timer = self._try(WallTimer) if clock.is_system else None
@@ -48,12 +50,17 @@ class Waiter:
             return None
 
     def close(self) -> None:
-        """Close everything of ours."""
+        """Close everything of ours. Harmless when done twice."""
+        if self._wake_write < 0:
+            return
         for closing in (self._timer, self._watch):
             if closing is not None:
                 closing.close()
         self.selector.close()
-        for descriptor in (self._wake_read, self._wake_write):
+        descriptors = (self._wake_read, self._wake_write)
+        with self._waking:
+            self._wake_read = self._wake_write = -1  # a thread that wakes us late must not write into another's file
+        for descriptor in descriptors:
             os.close(descriptor)
 
     @property
@@ -68,7 +75,7 @@ class Waiter:
 
     def wake(self) -> None:
         """Wake the loop, from any thread or a signal handler."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._waking:
             os.write(self._wake_write, b"\0")
 
     def wait(self, until: datetime | None, timeout_s: float | None, poll_s: float, also: Mapping[int, bool]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from wfctl.errors import CannotCreate, DamagedStore, IoError, TimedOut, WfctlError
+from wfctl.errors import CannotCreate, DamagedStore, IoError, TimedOut, WfctlError, WrongState
 from wfctl.store.ledger.schema import APPLICATION_ID, FORMAT, MIGRATIONS, TABLES
 
 BUSY_TIMEOUT_S = 20.0
@@ -31,7 +32,7 @@ class Ledger:
         self.commits = 0  #: how many transactions that wrote anything were committed over this connection
         self.is_writing = False  #: within `transaction`: what is read may yet be rolled back
         _refuse_foreign(path)
-        self.connection = _connect(path)
+        self._connection: sqlite3.Connection | None = _connect(path)
         try:
             with translated(path):
                 _prepare(self.connection, path)
@@ -60,8 +61,17 @@ class Ledger:
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
-        with contextlib.suppress(sqlite3.Error):
-            self.connection.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The open connection. Raise WrongState once closed."""
+        if self._connection is None:
+            raise WrongState("this store is closed; open it again")
+        return self._connection
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -137,8 +147,15 @@ def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
 
 
 def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    if not path.exists():
-        raise DamagedStore(f"{path} is missing, though the store is there; restore a backup with `wfctl store restore`")
+    try:
+        is_regular = stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        message = f"{path} is missing, though the store is there; restore a backup with `wfctl store restore`"
+        raise DamagedStore(message) from None
+    except OSError as error:
+        raise IoError(f"cannot use {path}: {error.strerror}", {"errno": error.errno, "path": str(path)}) from error
+    if not is_regular:  # a link would be followed, a pipe waited for (2.9)
+        raise DamagedStore(f"{path} is no regular file; put the ledger itself there, or restore a backup")
     try:
         return sqlite3.connect(
             f"file:{quote(str(path))}?mode={mode}",
@@ -156,9 +173,10 @@ def _refuse_foreign(path: Path) -> None:
     """Look at what is no ledger of ours, or of a newer format, without a way to write: it stays as it is, byte for byte.
 
     A connection that may write would move its write-ahead log into it when closed. SQLite must do the looking: a descriptor of
-    our own, when closed, would let go of every lock that this process has on the file.
+    our own, when closed, would let go of every lock that this process has on the file. Where there is no log, nobody has it
+    open, and what is said to be immutable is read without making one.
     """
-    probe = _connect(path, "ro")
+    probe = _connect(path, "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1")
     try:
         with translated(path):
             application = probe.execute("PRAGMA application_id").fetchone()[0]

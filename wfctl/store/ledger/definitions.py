@@ -12,11 +12,10 @@ from wfctl.core.model import Json
 from wfctl.store.layout import Kind
 from wfctl.store.ledger.schema import KIND_NUMBER
 
-Signature = tuple[int, int, int]  #: mtime in nanoseconds, size, inode
+Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode
 
-_COLUMNS = (
-    "number, kind, id, revision, digest, prior_digest, written, mtime_ns, size, inode, diagnostic, created_at, deleted_at"
-)
+_COLUMNS = """number, kind, id, revision, digest, prior_digest, written, mtime_ns, ctime_ns, size, inode, diagnostic,
+ created_at, deleted_at"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,22 @@ class RevisionRow:
 
 
 def _row(values: tuple[Any, ...]) -> DefinitionRow:
-    number, kind, name, revision, digest, prior, written, mtime_ns, size, inode, diagnostic, created_at, deleted_at = values
+    (
+        number,
+        kind,
+        name,
+        revision,
+        digest,
+        prior,
+        written,
+        mtime_ns,
+        ctime_ns,
+        size,
+        inode,
+        diagnostic,
+        created_at,
+        deleted_at,
+    ) = values
     return DefinitionRow(
         number=number,
         kind="schedule" if kind else "deployment",
@@ -61,7 +75,7 @@ def _row(values: tuple[Any, ...]) -> DefinitionRow:
         digest=digest,
         prior_digest=prior,
         is_written=bool(written),
-        signature=None if mtime_ns is None else (mtime_ns, size, inode),
+        signature=None if mtime_ns is None else (mtime_ns, ctime_ns, size, inode),
         diagnostic=json.loads(diagnostic) if diagnostic else None,
         created_at=created_at,
         deleted_at=deleted_at,
@@ -89,13 +103,13 @@ def list_all(connection: sqlite3.Connection, kind: Kind) -> list[DefinitionRow]:
 def signatures(connection: sqlite3.Connection, kind: Kind) -> dict[str, tuple[Signature | None, bool]]:
     """Return, by id, the signature of each live definition's file, and whether a look at the file is due whatever it is."""
     found = connection.execute(
-        "SELECT id, mtime_ns, size, inode, written, diagnostic IS NOT NULL, deleted_at IS NOT NULL FROM definitions"
+        "SELECT id, mtime_ns, ctime_ns, size, inode, written, diagnostic IS NOT NULL, deleted_at IS NOT NULL FROM definitions"
         " WHERE kind = ?",
         (KIND_NUMBER[kind],),
     )
     return {
-        name: (None if mtime_ns is None else (mtime_ns, size, inode), bool(not written or broken or deleted))
-        for name, mtime_ns, size, inode, written, broken, deleted in found
+        name: (None if mtime_ns is None else (mtime_ns, ctime_ns, size, inode), bool(not written or broken or deleted))
+        for name, mtime_ns, ctime_ns, size, inode, written, broken, deleted in found
     }
 
 
@@ -140,11 +154,11 @@ def want(connection: sqlite3.Connection, number: int, *, prior_digest: str | Non
 
 def note_written(connection: sqlite3.Connection, number: int, digest: str, signature: Signature | None) -> None:
     """Note that the file holds the content of that digest, unless a newer one is wanted by now."""
-    mtime_ns, size, inode = signature or (None, None, None)
+    mtime_ns, ctime_ns, size, inode = signature or (None, None, None, None)
     connection.execute(
-        "UPDATE definitions SET written = 1, prior_digest = NULL, mtime_ns = ?, size = ?, inode = ?, diagnostic = NULL"
-        " WHERE number = ? AND digest = ?",
-        (mtime_ns, size, inode, number, digest),
+        "UPDATE definitions SET written = 1, prior_digest = NULL, mtime_ns = ?, ctime_ns = ?, size = ?, inode = ?,"
+        " diagnostic = NULL WHERE number = ? AND digest = ?",
+        (mtime_ns, ctime_ns, size, inode, number, digest),
     )
 
 
@@ -205,3 +219,18 @@ def calendar_stamps(connection: sqlite3.Connection) -> str | None:
 def set_calendar_stamps(connection: sqlite3.Connection, stamps: str) -> None:
     """Write by which croniter and tz database the next instants in the ledger are worked out."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('calendar', ?)", (stamps,))
+
+
+def never_valid(connection: sqlite3.Connection) -> list[DefinitionRow]:
+    """Return the files of schedules that appeared and never were valid: all that is known of them is why."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? AND revision = 0 AND deleted_at IS NULL ORDER BY id",
+        (KIND_NUMBER["schedule"],),
+    )
+    return [_row(values) for values in found]
+
+
+def deleted_ids(connection: sqlite3.Connection, kind: Kind) -> frozenset[str]:
+    """Return the retired ids of a kind."""
+    found = connection.execute("SELECT id FROM definitions WHERE kind = ? AND deleted_at IS NOT NULL", (KIND_NUMBER[kind],))
+    return frozenset(name for (name,) in found)

@@ -177,12 +177,20 @@ def page(
         return []
     if schedules is None and (since or until):
         schedules = _with_rows_within(connection, since, until)
-    parts: list[tuple[str, list[int]]] = []
+    parts: list[_Range] = []
     for schedule in [None] if schedules is None else schedules:
         parts += _ranges(connection, schedule, numbers, since, until, after)
-    iterators = [_rows(connection, condition, values, limit) for condition, values in parts]
-    merged = heapq.merge(*iterators, key=lambda row: row.place)
+    merged = heapq.merge(*(_rows(connection, part, limit) for part in parts), key=lambda row: row.place)
     return [row for row, _ in zip(merged, range(limit), strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """One stretch of an index; `index` is named where SQLite would rather read through all rows of a schedule."""
+
+    index: str
+    conditions: Sequence[str]
+    values: Sequence[int]
 
 
 def _ranges(
@@ -192,21 +200,24 @@ def _ranges(
     since: datetime | None,
     until: datetime | None,
     after: int,
-) -> Iterator[tuple[str, list[int]]]:
+) -> Iterator[_Range]:
     """Give the index ranges that together hold what is asked for of one schedule, or of all."""
-    conditions, values = ["place > ?"], [after]
+    conditions: list[str] = []
+    values: list[int] = []
     if schedule is not None:
-        conditions, values = ["schedule = ?", *conditions], [schedule, *values]
+        conditions, values = ["schedule = ?"], [schedule]
     if since or until:
         assert schedule is not None
-        _narrow(connection, schedule, since, until, conditions, values)
+        after = _narrow(connection, schedule, since, until, after, conditions, values)
+    conditions, values = [*conditions, "place > ?"], [*values, after]
     if numbers is None:
-        yield " AND ".join(conditions), values
+        yield _Range("", conditions, values)
     elif all(number >= RARE for number in numbers):
+        index = "INDEXED BY " + ("occurrences_rare" if schedule is None else "occurrences_rare_of_schedule")
         for number in numbers:
-            yield " AND ".join([*conditions, f"status = ? AND status >= {RARE}"]), [*values, number]
+            yield _Range(index, [*conditions, f"status = ? AND +status >= {RARE}"], [*values, number])
     else:
-        yield " AND ".join([*conditions, f"status IN ({', '.join('?' * len(numbers))})"]), [*values, *numbers]
+        yield _Range("", [*conditions, f"status IN ({', '.join('?' * len(numbers))})"], [*values, *numbers])
 
 
 def _narrow(
@@ -214,12 +225,16 @@ def _narrow(
     schedule: int,
     since: datetime | None,
     until: datetime | None,
+    after: int,
     conditions: list[str],
     values: list[int],
-) -> None:
-    """Add the bounds of instants; where rows stand in their order, bound the places too, so that the range is short."""
+) -> int:
+    """Add the bounds of instants; where rows stand in their order, bound the places too, so that the range is short.
+
+    Return the place behind which the range begins: there may be one such bound, SQLite heeds no second.
+    """
     disordered = connection.execute("SELECT is_disordered FROM schedules WHERE number = ?", (schedule,)).fetchone()
-    for bound, comparison, edge in ((since, ">=", ">="), (until, "<", "<")):
+    for bound, comparison in ((since, ">="), (until, "<")):
         if bound is None:
             continue
         conditions.append(f"instant {comparison} ?")
@@ -230,14 +245,18 @@ def _narrow(
             "SELECT place FROM occurrences WHERE schedule = ? AND instant >= ? ORDER BY instant LIMIT 1",
             (schedule, to_micros(bound)),
         ).fetchone()
-        if place:
-            conditions.append(f"place {edge} ?")
+        if place and bound is since:
+            after = max(after, place[0] - 1)
+        elif place:
+            conditions.append("place < ?")
             values.append(place[0])
+    return after
 
 
-def _rows(connection: sqlite3.Connection, condition: str, values: list[int], limit: int) -> Iterator[OccurrenceRow]:
+def _rows(connection: sqlite3.Connection, part: _Range, limit: int) -> Iterator[OccurrenceRow]:
+    where = " AND ".join(part.conditions)
     for found in connection.execute(
-        f"SELECT {_COLUMNS} FROM occurrences WHERE {condition} ORDER BY place LIMIT ?", [*values, limit]
+        f"SELECT {_COLUMNS} FROM occurrences {part.index} WHERE {where} ORDER BY place LIMIT ?", [*part.values, limit]
     ):
         yield _row(found)
 

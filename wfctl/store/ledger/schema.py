@@ -58,7 +58,7 @@ CREATE TABLE definitions (
   digest TEXT,                   -- of the content of that revision, which is the one wanted on disk
   prior_digest TEXT,             -- of what the file held before, while `written` is 0
   written INTEGER NOT NULL,      -- whether the file is known to hold the wanted content
-  mtime_ns INTEGER, size INTEGER, inode INTEGER,  -- of the file when it was last found to hold it
+  mtime_ns INTEGER, ctime_ns INTEGER, size INTEGER, inode INTEGER,  -- of the file when it was last found to hold it
   diagnostic TEXT,               -- JSON; set: the definition cannot be trusted and blocks
   created_at INTEGER NOT NULL,
   deleted_at INTEGER,
@@ -114,8 +114,9 @@ CREATE TABLE occurrences (
 CREATE UNIQUE INDEX occurrences_by_instant ON occurrences (schedule, instant);
 CREATE UNIQUE INDEX occurrences_by_place ON occurrences (place);
 CREATE INDEX occurrences_spans ON occurrences (schedule, instant) WHERE span_first IS NOT NULL;
-CREATE INDEX occurrences_rare ON occurrences (status, place) WHERE status >= 10;
-CREATE INDEX occurrences_rare_of_schedule ON occurrences (schedule, status, place) WHERE status >= 10;
+-- `+status`: what proves that the index has the row is not to be taken for the range to look in.
+CREATE INDEX occurrences_rare ON occurrences (status, place) WHERE +status >= 10;
+CREATE INDEX occurrences_rare_of_schedule ON occurrences (schedule, status, place) WHERE +status >= 10;
 
 CREATE TABLE runs (
   number INTEGER PRIMARY KEY,
