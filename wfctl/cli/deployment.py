@@ -28,7 +28,10 @@ def _steps(view: DeploymentView) -> list[dict[str, Any]]:
 
 
 def _commands(view: DeploymentView) -> str:
-    return " ; ".join(values.command(step.get("command") or ()) for step in _steps(view))
+    steps = _steps(view)
+    if len(steps) > 1:
+        return f"{len(steps)} steps: {', '.join(str(step.get('name')) for step in steps)}"
+    return " ; ".join(values.command(step.get("command") or ()) for step in steps)
 
 
 COLUMNS = [

@@ -196,13 +196,18 @@ def start(common: Common, deployment_id: str, given: Sequence[str], document: st
         if detach:
             _write_run(common, view)
             return 0
-        try:
-            return _follow(common, store, view)
-        except KeyboardInterrupt:
-            return _leave(store, view.run_id)
-        except streams.ClosedPipe:
-            store.hand_over(run_id=view.run_id)
-            raise
+        return _stay(common, store, view, "started (by hand: overlap and capacity do not apply)")
+
+
+def _stay(common: Common, store: Store, view: RunView, began: str, skipped: Sequence[int] = (0, 0)) -> int:
+    """Follow a run to its end; whoever leaves earlier leaves it going on."""
+    try:
+        return _follow(common, store, view, began, skipped)
+    except KeyboardInterrupt:
+        return _leave(store, view.run_id)
+    except streams.ClosedPipe:
+        store.hand_over(run_id=view.run_id)
+        raise
 
 
 def _write_run(common: Common, view: RunView) -> None:
@@ -220,14 +225,14 @@ def _try_start(common: Common, store: Store, deployment_id: str, bound: dict[str
     return 0
 
 
-def _follow(common: Common, store: Store, view: RunView) -> int:
+def _follow(common: Common, store: Store, view: RunView, began: str, skipped: Sequence[int]) -> int:
     from wfctl.operations.follow import follow
 
     if not common.quiet:
-        streams.talk(f"{view.run_id} started (by hand: overlap and capacity do not apply)")
+        streams.talk(f"{view.run_id} {began}")
     out, err = store.run_log_paths(view.run_id)
     # With an answer for programs stdout is taken: what the run writes is left to `run logs`.
-    echoes = [] if common.is_program else [Echo(out), Echo(err, to_stderr=True)]
+    echoes = [] if common.is_program else [Echo(out, start=skipped[0]), Echo(err, to_stderr=True, start=skipped[1])]
     try:
         ended = follow(store, view.run_id, on_idle=lambda: pump_all(echoes))
     finally:
@@ -255,6 +260,31 @@ def _outcome(view: RunView) -> str:
     if view.status == "interrupted":
         return f"{escape(said)}: {escape(reason)}; go on with `wfctl run resume {view.run_id}`"
     return escape(f"{said}: {reason}" if reason else said)
+
+
+# Resuming ---------------------------------------------------------------------------------------------------------------
+
+
+@command()
+@click.argument("run_id", metavar="RUN", type=StoredId("run"), help="A run that waits for input.")
+@click.option("--input", "given", metavar="NAME=VALUE", multiple=True, help="A part of the input; may be repeated.")
+@click.option("--input-json", "document", metavar="TEXT|@FILE|@-", help="The input, as JSON.")
+@click.option("--detach", is_flag=True, help="Print the run's id and return at once.")
+def resume(common: Common, run_id: str, given: Sequence[str], document: str | None, detach: bool) -> int:
+    """Give input to a run that waits for it, and follow it.
+
+    The step that asked runs again, in a new attempt, and finds the input in the file that WFCTL_RESUME names. A scheduled run
+    needs the supervisor and a free execution slot. Exit status 0 when the run completed, 1 when it did not.
+    """
+    bound = parse.bound_input(given, document)
+    with common.open() as store:
+        before = store.inspect_run(run_id=run_id)
+        skipped = [path.stat().st_size if path.exists() else 0 for path in store.run_log_paths(run_id)]
+        view = store.resume_run(run_id=run_id, input=bound, detach=detach)
+        if detach:
+            _write_run(common, view)
+            return 0
+        return _stay(common, store, view, f"resumed: attempt {before.attempt + 1}", skipped)
 
 
 # Cancelling -------------------------------------------------------------------------------------------------------------

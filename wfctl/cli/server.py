@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from wfctl.cli import render, values
 from wfctl.cli.base import Common, command
 from wfctl.cli.style import Paint
 from wfctl.cli.text import count_of, escape
+from wfctl.clock import pause
 
 if TYPE_CHECKING:
     from wfctl.operations.views import ReloadView, StatusView
+
+_LOOK_EVERY_S = 0.2
 
 
 @command()
@@ -68,6 +73,33 @@ def _about(entry: Mapping[str, Any]) -> str:
     if not said:
         said = values.json_cell({key: text for key, text in entry.items() if key not in known} or dict(entry))
     return f"{escape(name)}: {escape(said)}" if name else escape(said)
+
+
+@command()
+@click.option("--undo", is_flag=True, help="Open admission again.")
+@click.option("--wait", is_flag=True, help="Return once nothing executes any more.")
+def drain(common: Common, undo: bool, wait: bool) -> int:
+    """Stop admission and refuse resumes, without ending the supervisor.
+
+    For maintenance: active runs go on. With --undo admission is open again; what came due meanwhile is treated as after
+    downtime, by each schedule's misfire policy. A restart of the supervisor opens it too.
+    """
+    if undo and wait:
+        raise click.UsageError("--wait goes with a drain, not with --undo")
+    with common.open() as store:
+        view = store.drain(undo=undo)
+        while wait and view.slots_used:
+            pause(_LOOK_EVERY_S)
+            view = store.server_status()
+    render.item(common, view, details=lambda _: _drained(view, undo), name=view.state)
+    return 0
+
+
+def _drained(view: StatusView, undo: bool) -> str:
+    if undo:
+        return "admission is open again"
+    going = f"{count_of(view.slots_used, 'run')} going on" if view.slots_used else "nothing executes"
+    return f"admission has stopped; {going}; `wfctl drain --undo` opens it again"
 
 
 @command()

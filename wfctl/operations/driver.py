@@ -44,6 +44,7 @@ from wfctl.linux import boot_id, boottime_ns, is_same_process, pidfd_open, signa
 from wfctl.operations import preflight
 from wfctl.operations.context import Context
 from wfctl.operations.launching import Unlaunchable, request_for
+from wfctl.operations.resume import check_resume, record_resume
 from wfctl.store import rundir
 from wfctl.store.ledger import definitions, executions, runs, schedules
 from wfctl.store.ledger import occurrences as history
@@ -478,11 +479,31 @@ class Driver:
             self._signal(live, wait)
         return recorded
 
+    def resumed(self) -> list[int]:
+        """Return the runs at work in a later attempt than their first: somebody resumed them."""
+        found = (runs.find(self.context.ledger.connection, number) for number in self.live)
+        return [run.number for run in found if run is not None and run.attempt > 1]
+
     def hurry(self, number: int, grace: timedelta) -> None:
         """Give what is stopped already so long at most until SIGKILL."""
         live = self.live.get(number)
         if live is not None:
             self._signal(live, grace)
+
+    def resume(self, number: int, given: Any, *, slots: int | None) -> None:
+        """Give input to an interrupted run: input, new attempt and the mark of its first execution are one transaction (6.13).
+
+        `slots`: as `record_resume` has it. Raise WrongState, InvalidDefinition, InvalidArgument, Saturated; nothing is changed
+        then.
+        """
+        connection = self.context.ledger.connection
+        with self._recording():
+            run = runs.find(connection, number)
+            assert run is not None
+            resumed = record_resume(connection, run, check_resume(run, given), slots=slots)
+            self._show(run, resumed.status)
+            self._mark_next(resumed, Mark(resumed.resumed_step))
+        self._send_launches()
 
     def finish_stopped(self, number: int) -> None:
         """Conclude a run that rests between two steps and for which another process recorded a stop."""

@@ -6,7 +6,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,21 @@ _LOOK_FOR_STOP_S = 1.0  #: how often a driver looks whether another process reco
 
 def preflight_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) -> list[Problem]:
     """Return what keeps a run of that deployment from starting now. Raise NotFound, Deleted, Blocked."""
+    return preflight_for(context, deployment_id, bound)()
+
+
+def preflight_for(context: Context, deployment_id: str, bound: Mapping[str, Any]) -> Callable[[], list[Problem]]:
+    """Return the preflight of a run of that deployment: it touches no ledger, so that a worker may ask it.
+
+    Raise NotFound, Deleted, Blocked.
+    """
     reconcile.one(context, "deployment", deployment_id)
     row = deployments.require_live(context.ledger.connection, deployment_id)
     if row.diagnostic is not None:
         raise Blocked(f"deployment {deployment_id} is blocked: {row.diagnostic.get('message')}", dict(row.diagnostic))
     definition, _ = context.deployment(row.number, row.revision)
-    return preflight.preflight_problems(definition, context.layout, bound, preflight.base_environment(os.environ))
+    base = preflight.base_environment(os.environ)
+    return lambda: preflight.preflight_problems(definition, context.layout, bound, base)
 
 
 def checks_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) -> list[CheckView]:
@@ -63,15 +72,25 @@ def check_manual(context: Context, deployment_id: str, given: Any) -> Mapping[st
 
     Raise NotFound, Deleted, Blocked, InvalidArgument for an input that is no object, PreflightFailed.
     """
+    bound = manual_input(given)
+    refuse_unready(deployment_id, preflight_of(context, deployment_id, bound))
+    return bound
+
+
+def manual_input(given: Any) -> Mapping[str, Any]:
+    """Return the input of a manual run. Raise InvalidArgument for what is no object."""
     bound = {} if given is None else given
     if not isinstance(bound, Mapping):
         raise InvalidArgument(f"input must be an object of names and values, not {type(bound).__name__}", {"argument": "input"})
-    problems = preflight_of(context, deployment_id, bound)
+    return bound
+
+
+def refuse_unready(deployment_id: str, problems: Sequence[Problem]) -> None:
+    """Raise PreflightFailed when preflight found problems."""
     if problems:
         listed = "; ".join(str(problem) for problem in problems)
         data = {"problems": [problem.to_json() for problem in problems]}
         raise PreflightFailed(f"deployment {deployment_id} cannot run: {listed}", data)
-    return bound
 
 
 def admit_manual(
@@ -145,6 +164,17 @@ class LocalDriver:
         local = cls.engage(context, number, inherited)
         try:
             local.driver.recover()
+        except BaseException:
+            local.close()
+            raise
+        return local
+
+    @classmethod
+    def resume(cls, context: Context, number: int, given: Any) -> LocalDriver:
+        """Resume an interrupted manual run and drive it from here on. Raise as `check_resume` does, and IoError."""
+        local = cls.engage(context, number)
+        try:
+            local.driver.resume(number, given, slots=None)
         except BaseException:
             local.close()
             raise

@@ -48,6 +48,9 @@ class Door(Protocol):
     def start_run(self, deployment_id: str, given: Any) -> str:
         """Have it start a run by hand; return the run's id."""
 
+    def resume_run(self, run_id: str, given: Any) -> None:
+        """Have it give input to an interrupted run."""
+
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """Have it end a run."""
 
@@ -57,6 +60,9 @@ class Door(Protocol):
     def reload(self) -> ReloadView:
         """Have it read settings and definitions again."""
 
+    def drain(self, undo: bool) -> StatusView:
+        """Have it stop admission and refuse resumes, or open it again."""
+
 
 class NoDoor:
     """Where nobody is to be asked."""
@@ -65,6 +71,12 @@ class NoDoor:
         """Nobody is there to be told."""
 
     def start_run(self, deployment_id: str, given: Any) -> str:
+        raise NoSupervisor("no supervisor runs on this store; start one with `wfctl supervise`")
+
+    def resume_run(self, run_id: str, given: Any) -> None:
+        raise NoSupervisor("no supervisor runs on this store; start one with `wfctl supervise`")
+
+    def drain(self, undo: bool) -> StatusView:
         raise NoSupervisor("no supervisor runs on this store; start one with `wfctl supervise`")
 
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
@@ -422,6 +434,26 @@ class Store:
         """Return what drives a run in this process, if this process does."""
         return self._driven.get(run_id)
 
+    def resume_run(self, *, run_id: str, input: Mapping[str, Any] | None = None, detach: bool = True) -> RunView:
+        """Give input to an interrupted run; the interrupted step runs again, in a new attempt (6.13).
+
+        A scheduled run needs the supervisor and a free execution slot. Raise NotFound, WrongState, InvalidDefinition for an
+        input that the job does not accept, NoSupervisor, Saturated, Draining.
+        """
+        with self._lock:
+            row = listing.require_run(self.context.ledger.connection, run_id)
+            try:
+                self.door.resume_run(run_id, input)
+            except NoSupervisor:
+                if row.schedule is not None:
+                    raise
+                local = runs.LocalDriver.resume(self.context, row.number, input)
+                if detach:
+                    local.hand_over()
+                else:
+                    self._driven[row.id] = local
+            return self.inspect_run(run_id=run_id)
+
     def cancel_run(self, *, run_id: str, reason: str | None = None, grace: str | None = None) -> RunView:
         """End a run in any unfinished state (6.14). With a supervisor this returns once the stop is recorded and signalled.
 
@@ -485,6 +517,13 @@ class Store:
     def reload(self) -> ReloadView:
         """Have the supervisor read settings and definitions again (2.3). Raise NoSupervisor."""
         return self.door.reload()
+
+    def drain(self, *, undo: bool = False) -> StatusView:
+        """Have the supervisor stop admission and refuse resumes without ending, or with `undo` open it again (7.6).
+
+        What came due meanwhile is treated as after downtime. Raise NoSupervisor, WrongState when it is ending anyway.
+        """
+        return self.door.drain(_flag(undo, "undo"))
 
 
 # Opening ------------------------------------------------------------------------------------------------------------------

@@ -26,6 +26,14 @@ class ControlDoor:
         started = self._call("workflow.runs.start", deployment_id=deployment_id, input=given)
         return str(started["run_id"])
 
+    def resume_run(self, run_id: str, given: Any) -> None:
+        """Have the supervisor resume a run. Raise NoSupervisor, and what the resume raises."""
+        self._call("workflow.runs.resume", run_id=run_id, input=given)
+
+    def drain(self, undo: bool) -> StatusView:
+        """Have it stop admission, or open it again. Raise NoSupervisor."""
+        return status_from_json(self._call("workflow.server.drain", undo=undo))
+
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """Have the supervisor end a run. Raise NoSupervisor, and what the cancel raises."""
         grace = None if grace_s is None else f"{round(grace_s * 1000)}ms"

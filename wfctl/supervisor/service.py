@@ -24,6 +24,7 @@ from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.rounds import Question, RoundPlan, Subject
 from wfctl.operations.store import Store
+from wfctl.rpc.session import Deferred
 from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
 from wfctl.store.ledger.connection import translated
@@ -31,6 +32,7 @@ from wfctl.store.ledger.runs import RunRow
 from wfctl.store.locks import FileLock, read_owner
 from wfctl.supervisor.desk import Desk, DirectDoor
 from wfctl.supervisor.preflighter import Check, Preflighter
+from wfctl.supervisor.starting import StartingRuns
 from wfctl.supervisor.waiting import Waiter
 
 LOG = logging.getLogger("wfctl.supervisor")
@@ -68,7 +70,7 @@ class SupervisorService:
         self.on_round: Callable[[], float | None] = lambda: None
         self.on_reload: Callable[[bool], None] = lambda begins: None  #: called when a reload begins, and when it is done
         self.on_drain: Callable[[], None] = lambda: None  #: called when a drain that ends it begins
-        self.is_draining = False
+        self.is_held = False  #: an operator's `drain`: nothing is admitted until it is undone
         self.problems: dict[str, str] = {}  #: by kind: what keeps it from working as it should
 
     # -- the public calls ------------------------------------------------------------------------------------------------
@@ -147,6 +149,11 @@ class SupervisorService:
         self._waiter.wake()
 
     @property
+    def is_draining(self) -> bool:
+        """Tell whether nothing is admitted or resumed: it is ending, or an operator holds it (7.6)."""
+        return self._stop_asked or self.is_held
+
+    @property
     def context(self) -> Context:
         """The store as this supervisor has it open."""
         return self._context
@@ -199,7 +206,7 @@ class SupervisorService:
             self._let_go()
             raise
         self._is_open = True
-        self._stop_asked = self._cut_asked = self.is_draining = False
+        self._stop_asked = self._cut_asked = self.is_held = False
         return counts
 
     def _open_parts(self) -> None:
@@ -215,6 +222,7 @@ class SupervisorService:
             os.close(directory)
         self._server.register(self._waiter.selector)
         self._preflighter = Preflighter(self._context.clock.monotonic, self._waiter.wake)
+        self._starting = StartingRuns(self._context.clock.monotonic, self._waiter.wake)
         self._base = preflight.base_environment(os.environ)
 
     def _recover(self) -> dict[str, int]:
@@ -265,6 +273,7 @@ class SupervisorService:
 
     def _round(self, *, patience_s: float) -> datetime | None:
         """Take in what was reported, settle what is due, launch what was admitted; return when to do so again."""
+        self._finish_starting()
         self.driver.take_in()
         self._look_after_keeper()
         self._look_at_files(patience_s)
@@ -340,7 +349,7 @@ class SupervisorService:
                 is_held_up = due <= now  # by a preflight that is still asked, or by what keeps us from admitting
                 times.append(now + _AGAIN if is_held_up else due)
         moment = self._context.clock.monotonic()
-        for at in (self.driver.next_timer(), self._files_at):
+        for at in (self.driver.next_timer(), self._files_at, self._starting.next_timer()):
             if at is not None:
                 times.append(now + timedelta(seconds=max(0.0, at - moment)))
         return min(times) if times else None
@@ -351,7 +360,6 @@ class SupervisorService:
         drained_at: float | None = None
         while True:
             if self._stop_asked and drained_at is None:
-                self.is_draining = True
                 drained_at = self._context.clock.monotonic() + self.settings.drain_grace_s
                 LOG.info("draining: admission has stopped", extra={"action": "draining"})
                 self.on_drain()
@@ -405,17 +413,23 @@ class SupervisorService:
         self._must_recover = False
 
     def _has_drained(self, deadline: float) -> bool:
-        """Tell whether the drain is over; at its end runs go on, or with `on_shutdown = "stop"` are ended first (7.6)."""
+        """Tell whether the drain is over (7.6).
+
+        At its end runs go on, but for those of a late resume, which are cancelled and waited for; with `on_shutdown = "stop"`
+        all are.
+        """
         is_over = self._cut_asked or self._context.clock.monotonic() >= deadline
         if not self.driver.live:
             return True
         if not is_over:
             return False
-        if self.settings.on_shutdown == "leave":
+        if self._cut_asked and self.settings.on_shutdown == "leave":
             return True
-        for number in list(self.driver.live):
-            self.driver.stop(number, {"code": "shutdown", "actor": self._context.actor})
-        return not self.driver.live
+        ending = self.driver.resumed() if self.settings.on_shutdown == "leave" else list(self.driver.live)
+        code = "drained" if self.settings.on_shutdown == "leave" else "shutdown"
+        for number in ending:
+            self.driver.stop(number, {"code": code, "actor": self._context.actor})
+        return not ending
 
     def _is_idle(self) -> bool:
         """Tell whether nothing runs, nothing is held and no active one-shot lies ahead (11.5)."""
@@ -435,14 +449,54 @@ class SupervisorService:
 
     def start_manual(self, deployment_id: str, given: Any) -> str:
         """Enter a run by hand and have it launched; return its id. Raise Draining, and what `check_manual` raises."""
-        from wfctl.operations.runs import admit_manual, check_manual
+        from wfctl.operations.runs import check_manual
 
         if self.is_draining:
-            raise Draining("the supervisor is draining and starts nothing; try again when it is back")
-        bound = check_manual(self._context, deployment_id, given)
+            raise _draining()
+        return self._admit_manual(deployment_id, check_manual(self._context, deployment_id, given))
+
+    def begin_manual(self, deployment_id: str, given: Any) -> Deferred:
+        """Start a run by hand as `start_manual` does, with its preflight off the loop; the view of the run comes later."""
+        from wfctl.operations.runs import manual_input, preflight_for
+
+        if self.is_draining:
+            raise _draining()
+        bound = manual_input(given)
+        answer = self._starting.begin(deployment_id, bound, preflight_for(self._context, deployment_id, bound))
+        self._finish_starting()
+        return answer
+
+    def _finish_starting(self) -> None:
+        if self.is_draining:
+            self._starting.give_up(_draining())
+        self._starting.finish(
+            lambda each: self._desk.inspect_run(run_id=self._admit_manual(each.deployment_id, each.bound)),
+        )
+
+    def _admit_manual(self, deployment_id: str, bound: Mapping[str, Any]) -> str:
+        from wfctl.operations.runs import admit_manual
+
         new = admit_manual(self._context, deployment_id, bound, self.driver.mark_note())
         self.driver.launch_admitted([new])
         return f"run-{new.number:06d}"
+
+    def resume(self, run_id: str, given: Any) -> None:
+        """Give input to an interrupted run. Raise Draining, NotFound, WrongState, InvalidDefinition, Saturated."""
+        from wfctl.operations.listing import require_run
+
+        row = require_run(self._context.ledger.connection, run_id)
+        if self.is_draining:
+            raise Draining(
+                f"the supervisor is draining and resumes nothing; resume {run_id} when that is over", {"run_id": run_id}
+            )
+        self.driver.resume(row.number, given, slots=self.settings.max_concurrent_runs)
+
+    def drain(self, *, undo: bool) -> None:
+        """Stop admission and refuse resumes without ending, or open again (7.6). Raise WrongState when it is ending anyway."""
+        if self._stop_asked:
+            raise WrongState("the supervisor is ending; a drain cannot be asked for or undone any more")
+        self.is_held = not undo
+        LOG.info("admission %s", "is open again" if undo else "has stopped, by drain", extra={"action": "drain"})
 
     def cancel(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """Record a cancel and have the run's processes told. Raise NotFound, WrongState when it is over."""
@@ -514,6 +568,10 @@ class SupervisorService:
 
 
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO)
+
+
+def _draining() -> Draining:
+    return Draining("the supervisor is draining and starts nothing; try again when it is back")
 
 
 def _locked(lock: FileLock) -> StoreLocked:
