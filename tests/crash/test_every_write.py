@@ -88,6 +88,10 @@ def _cancel(world: World) -> None:
     world.step()
 
 
+def _pause_b(world: World) -> None:
+    world.store.pause_schedule(schedule_id="b")
+
+
 def _delete(world: World) -> None:
     world.store.delete_schedule(schedule_id="b")
 
@@ -98,10 +102,75 @@ STORY: list[Act] = [
 ]  # fmt: skip
 
 
-def play(world: World) -> int:
-    """Play the story; where the world's disk lets a process die, go on with the same act in a new one. Return the deaths."""
+def _create_asking(world: World) -> None:
+    asking = {"steps": [{"name": name, "command": ["/bin/true"]} for name in ("build", "ask", "publish")]}
+    for name, command in (("asks", asking), ("hangs", {"command": ["/bin/true"], "retries": 1, "retry_delay": "1s"})):
+        try:
+            world.store.create_deployment(deployment_id=name, **command)  # type: ignore[arg-type]
+        except Exists:
+            pass
+    hourly = {"kind": "cron", "expression": "0 * * * *"}
+    every_minute = {"kind": "cron", "expression": "* * * * *"}
+    for name, deployment, trigger in (("a", "asks", hourly), ("b", "hangs", every_minute)):
+        try:
+            world.store.create_schedule(schedule_id=name, deployment_id=deployment, trigger=trigger, max_run="5m")
+        except Exists:
+            pass
+
+
+def _ask(world: World) -> None:
+    """Let the step that asks stop with a question, if it is at work."""
+    for run, k in list(world.keeper.world.running):
+        environment = world.keeper.world.requests[(run, k)].environment
+        if environment["WFCTL_STEP"] == "ask" and "WFCTL_RESUME" not in environment:
+            Path(environment["WFCTL_INTERRUPT"]).write_text('{"message": "go on?"}')
+            world.keeper.end(run, k, exit_status=75)
+    world.step()
+
+
+def _answer(world: World) -> None:
+    world.step()
+    for run in world.store.list_runs(status="interrupted").items:
+        try:
+            world.store.resume_run(run_id=run.run_id, input={"approved": True})
+        except WrongState:
+            pass
+    world.step()
+
+
+def _hour(world: World) -> None:
+    world.clock.set(world.clock.now().replace(minute=59, second=30))
+    world.clock.advance(MINUTE)
+    world.step()
+
+
+def _overrun(world: World) -> None:
+    """Let what is at work pass its `max_run` and be ended for it."""
+    world.step()
+    world.clock.advance(6 * MINUTE)
+    for _ in range(3):
+        world.step()
+
+
+def _drain(world: World) -> None:
+    world.step()
+    world.store.drain()
+    world.clock.advance(MINUTE)
+    world.step()
+    world.store.drain(undo=True)
+    world.step()
+
+
+ASKING: list[Act] = [
+    _create_asking, World.step, _hour, _fail, World.step, _end, _ask, _answer, _end, _end, _overrun, _drain, _hour, _end, _ask,
+    _minute, _end, _answer, _end, _end, _end, _pause, _pause_b, _end, _end, _end, _end,
+]  # fmt: skip
+
+
+def play(world: World, story: list[Act] = STORY) -> int:
+    """Play a story; where the world's disk lets a process die, go on with the same act in a new one. Return the deaths."""
     deaths = 0
-    for act in STORY:
+    for act in story:
         for _ in range(3):
             try:
                 act(world)
@@ -155,6 +224,42 @@ def assert_laws(world: World, budget: int) -> None:
     assert world.store.get_schedule(schedule_id="b").state == "deleted"
     assert world.store.get_schedule(schedule_id="a").revision == 2, f"cut {budget}"
     assert not (world.root / "schedules" / "b.toml").exists()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_laws_hold_when_runs_ask_are_resumed_overrun_and_drained(tmp_path: Path, part: int) -> None:
+    """Contract 6.8, 6.11, 6.13, 7.6 with every write cut once."""
+    for budget in itertools.count(part + 1, PARTS):
+        root = tmp_path / str(budget)
+        init_store(root).close()
+        world = World(root)
+        world.disk = CrashingDisk(budget)
+        deaths = play(world, ASKING)
+        world.die()
+        world.disk = Disk()
+        _assert_asking_laws(world, budget)
+        world.die()
+        if not deaths:
+            return
+
+
+def _assert_asking_laws(world: World, budget: int) -> None:
+    launched = [(request.run, request.k) for request in world.keeper.world.launches]
+    assert len(launched) == len(set(launched)), f"cut {budget}: launched twice"
+    for run in world.runs():
+        assert run.status in ("completed", "failed", "interrupted"), f"cut {budget}: {run.run_id} is {run.status} for ever"
+        if run.reason:
+            assert run.reason["code"] in ("exit", "deadline", "not-started"), f"cut {budget}: {run.run_id} {run.reason}"
+        attempts = [execution.attempt for execution in run.trace]
+        assert attempts == sorted(attempts)
+        assert run.attempt <= 2, f"cut {budget}: one answer made {run.attempt} attempts"
+        by_step: dict[str, int] = {}
+        for execution in run.trace:
+            by_step[execution.step] = by_step.get(execution.step, 0) + 1
+        assert by_step.get("publish", 0) <= 1, f"cut {budget}: published twice"
+    for name in ("a", "b"):
+        instants = [row.instant for row in world.occurrences(name)]
+        assert instants == sorted(set(instants))
 
 
 @pytest.mark.parametrize("act", ["pause", "delete"])
