@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wfctl.clock import as_clock
 from wfctl.core.duration import parse_duration
+from wfctl.core.model import UNFINISHED
 from wfctl.core.plain import suggestion
 from wfctl.errors import DamagedStore, InvalidArgument, NoSupervisor
-from wfctl.operations import deployments, listing, reconcile, runs, schedules
+from wfctl.operations import deployments, listing, reconcile, schedules
 from wfctl.operations.context import Context, DryRun, actor_name
 from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
 from wfctl.operations.describe import deployment_view, revision_view, run_view, schedule_view
@@ -33,6 +34,9 @@ from wfctl.store.disk import Disk
 from wfctl.store.ledger import Ledger
 from wfctl.store.ledger import definitions as rows
 from wfctl.store.place import make_store, open_place
+
+if TYPE_CHECKING:
+    from wfctl.operations.runs import LocalDriver
 
 SCHEDULES, DEPLOYMENTS, REVISIONS = "wfctl/schedules.v1", "wfctl/deployments.v1", "wfctl/revisions.v1"
 STATES = ("active", "paused", "finished", "blocked", "deleted")
@@ -100,7 +104,7 @@ class Store:
         self.context = context
         self.door: Door = door or NoDoor()
         self._lock = threading.RLock()
-        self._driven: dict[str, runs.LocalDriver] = {}
+        self._driven: dict[str, LocalDriver] = {}
 
     @property
     def root(self) -> Path:
@@ -400,6 +404,8 @@ class Store:
 
     def check_deployment(self, *, deployment_id: str, input: Mapping[str, Any] | None = None) -> list[CheckView]:
         """Ask preflight without a run: a line for each thing that a run needs. Raise NotFound, Deleted, Blocked."""
+        from wfctl.operations import runs  # not for those who only look
+
         with self._lock:
             return runs.checks_of(self.context, _word(deployment_id, "deployment_id"), input or {})
 
@@ -411,6 +417,8 @@ class Store:
         With a supervisor that one drives it; without, a background process, or with `detach=False` this one: see `follow`.
         Raise NotFound, Deleted, Blocked, PreflightFailed, Draining, IoError.
         """
+        from wfctl.operations import runs  # not for those who only look
+
         with self._lock:
             try:
                 return self.inspect_run(run_id=self.door.start_run(_word(deployment_id, "deployment_id"), input))
@@ -430,7 +438,7 @@ class Store:
             if local is not None:
                 local.hand_over()
 
-    def driver_of(self, run_id: str) -> runs.LocalDriver | None:
+    def driver_of(self, run_id: str) -> LocalDriver | None:
         """Return what drives a run in this process, if this process does."""
         return self._driven.get(run_id)
 
@@ -440,6 +448,8 @@ class Store:
         A scheduled run needs the supervisor and a free execution slot. Raise NotFound, WrongState, InvalidDefinition for an
         input that the job does not accept, NoSupervisor, Saturated, Draining.
         """
+        from wfctl.operations import runs  # not for those who only look
+
         with self._lock:
             row = listing.require_run(self.context.ledger.connection, run_id)
             try:
@@ -459,6 +469,8 @@ class Store:
 
         `grace`: how long its processes get between TERM and KILL. Raise NotFound, WrongState when it is over already.
         """
+        from wfctl.operations import runs  # not for those who only look
+
         wait = None if grace is None else _duration(grace, "grace")
         with self._lock:
             listing.require_run(self.context.ledger.connection, run_id)
@@ -472,7 +484,9 @@ class Store:
         """Return any run, scheduled or manual. Raise NotFound."""
         with self._lock:
             row = listing.require_run(self.context.ledger.connection, run_id)
-            if run_id not in self._driven:
+            if row.status in UNFINISHED and run_id not in self._driven:
+                from wfctl.operations import runs  # not for those who only look
+
                 runs.settle_if_over(self.context, row.number)
             with self.context.ledger.reading() as connection:
                 return run_view(self.context, connection, listing.require_run(connection, run_id))
