@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,13 +24,14 @@ STEPS = [{"name": name, "command": ["/bin/true"]} for name in ("prepare", "ask",
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> Iterator[World]:
     init_store(tmp_path / "store").close()
     made = World(tmp_path / "store")
     made.store.create_deployment(deployment_id="d", steps=STEPS)
     made.store.create_schedule(schedule_id="s", deployment_id="d", trigger=EVERY_MINUTE, overlap="queue")
     made.step()
-    return made
+    yield made
+    made.die()
 
 
 def interrupt(world: World, asking: object = ASKING) -> str:

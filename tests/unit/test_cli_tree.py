@@ -84,6 +84,7 @@ def test_the_commands_of_the_contract_are_there() -> None:
         "supervise",
         "status",
         "reload",
+        "drain",
         "completion",
         "help",
         "version",

@@ -50,7 +50,7 @@ RUN = {
     "start": Entry("run:start", "Start a run by hand and follow it."),
     "show": Entry("run:show", "Show a run and its executions."),
     "logs": Entry("logs:logs", "Print what a run wrote."),
-    "resume": Entry("run:resume", "Give input to a run that waits for it."),
+    "resume": Entry("run:resume", "Give input to a run that waits for it, and follow it."),
     "cancel": Entry("run:cancel", "End a run in any unfinished state."),
 }
 CRON = {
@@ -83,7 +83,7 @@ ROOT = {
     "runs": Entry("run:runs", "List the runs, oldest first.", _LOOK),
     "supervise": Entry("supervise:supervise", "Run what comes due, in the foreground.", _SUPERVISOR),
     "status": Entry("server:status", "Show the running supervisor at a glance.", _SUPERVISOR),
-    "drain": Entry("server:drain", "Stop admission without ending the supervisor, or open it again.", _SUPERVISOR),
+    "drain": Entry("server:drain", "Stop admission and refuse resumes, without ending the supervisor.", _SUPERVISOR),
     "reload": Entry("server:reload", "Read settings and definitions again now.", _SUPERVISOR),
     "completion": Entry("app:completion", "Print a completion script for a shell.", _MORE),
     "help": Entry("help:help_", "Explain a command, an error code or a topic.", _MORE),

@@ -117,7 +117,7 @@ def retry_delay(step: Step, failures: int) -> timedelta:
     if not step.retry_delay:
         return timedelta(0)
     # Doubling stops mattering long before the exponent gets large, so cut it there rather than overflow.
-    return min(step.retry_delay * (1 << min(failures - 1, 30)), max(LONGEST_RETRY_DELAY, step.retry_delay))
+    return min(step.retry_delay * (1 << min(failures - 1, 30)), LONGEST_RETRY_DELAY)
 
 
 def is_interrupt(execution: ExecutionEnd) -> bool:

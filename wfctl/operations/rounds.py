@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from wfctl.core import changes
 from wfctl.core.admission import Decision, Round, ScheduleFacts, Verdict, decide_round
 from wfctl.core.instants import format_instant
-from wfctl.core.model import IntervalTrigger, Json, Reason, ScheduleDefinition, Settlement, Span, Status, Trigger
+from wfctl.core.model import IntervalTrigger, Json, Reason, ScheduleDefinition, Settlement, Span, Status
 from wfctl.core.trigger import Calendar, CalendarError, calendar_of
 from wfctl.operations import upkeep
 from wfctl.operations.context import Context
@@ -262,6 +262,15 @@ def _write_state(
 # The clock --------------------------------------------------------------------------------------------------------------
 
 
+def held_back_until(context: Context, now: datetime) -> datetime | None:
+    """Return until when some schedule waits because the clock stepped back by up to three hours (5.14); None if none does."""
+    with context.ledger.reading() as connection:
+        if now >= sessions.clock(connection):
+            return None
+        floors = [row.floor for row in schedules.ahead_of(connection, now) if row.is_admitting]
+    return max((floor for floor in floors if not changes.must_reanchor(floor, now)), default=None)
+
+
 def reanchor(context: Context, now: datetime) -> list[str]:
     """Where the clock stepped back by more than three hours, begin the schedules anew at `now` (5.14); return their ids."""
     with context.ledger.reading() as connection:
@@ -306,16 +315,11 @@ def _reanchor_one(context: Context, connection: sqlite3.Connection, number: int,
     withdrawn += [{"paused": [format_instant(start), end and format_instant(end)]} for start, end in pauses]
     passing = occurrences.last_admitted_after(connection, number, now)
     schedules.reanchor(connection, number, now=now, passing_until=passing)
-    schedules.begin_anew(connection, number, effective_from=now, anchor=_anchor_before(definition.trigger, row.anchor, now))
-    sessions.add_clock_event(connection, number, recorded_at=now, floor=row.floor, withdrawn=withdrawn)
+    schedules.begin_anew(connection, number, effective_from=now, anchor=changes.anchor_before(definition.trigger, row.anchor, now))
+    sessions.add_clock_event(
+        connection, number, recorded_at=now, floor=row.floor, revision=row.revision, withdrawn=withdrawn
+    )
     upkeep.refresh_wake(connection, number, definition)
-
-
-def _anchor_before(trigger: Trigger, anchor: datetime, now: datetime) -> datetime | None:
-    """An interval that was made in the false future must not be silent until then: the same grid from before `now` (4.4)."""
-    if not isinstance(trigger, IntervalTrigger) or anchor <= now:
-        return None
-    return anchor - -((now - anchor) // trigger.every) * trigger.every
 
 
 def _keep_what_is_past(context: Context, connection: sqlite3.Connection, taken: OccurrenceRow, now: datetime) -> None:

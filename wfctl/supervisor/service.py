@@ -232,8 +232,8 @@ class SupervisorService:
             session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
         self.driver = Driver(self._context, self._find_keeper())
         self.driver.on_transition = self._log_transition
-        self.ignored = reconcile.everything(self._context)
         upkeep.renew_calendars(self._context)
+        self.ignored = reconcile.everything(self._context)
         counts = self.driver.recover()
         self._plan = RoundPlan(
             slots=self.settings.max_concurrent_runs,
@@ -278,6 +278,7 @@ class SupervisorService:
         self._look_after_keeper()
         self._look_at_files(patience_s)
         now = self._context.now()
+        self._look_at_clock(now)
         if self._may_admit():
             for _ in range(10):  # what a launch that was refused gave free is given on at once
                 admitted = rounds.settle_round(self._context, self._plan, lambda asked: self._ask(asked, patience_s), now)
@@ -287,6 +288,15 @@ class SupervisorService:
                     break
                 self.driver.take_in()
         return self._next_wake(now)
+
+    def _look_at_clock(self, now: datetime) -> None:
+        """Say once that the clock stands before what is consumed, and until when that holds admission up (5.14)."""
+        until = rounds.held_back_until(self._context, now)
+        if until is None:
+            self._solved("clock")
+        else:
+            behind = f"what is consumed reaches to {format_instant(until)}, and nothing is admitted until then"
+            self._problem("clock", f"the clock stepped back: {behind}")
 
     def _may_admit(self) -> bool:
         if self.is_draining:
@@ -529,8 +539,8 @@ class SupervisorService:
             absent_until=self._plan.absent_until,
             mark_note=self.driver.mark_note,
         )
-        self.ignored = reconcile.everything(self._context)
         upkeep.renew_calendars(self._context)
+        self.ignored = reconcile.everything(self._context)
         LOG.info("reloaded", extra={"action": "reloaded"})
         self.on_reload(False)
         return definitions.count_revisions(self._context.ledger.connection) - before
