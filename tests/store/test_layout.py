@@ -225,7 +225,7 @@ def test_root_becomes_the_owner_of_the_store_for_good(home: Path) -> None:
     os.chown(home / "s", 4321, 4321)
     child = os.fork()
     if child == 0:
-        place.assume_owner(home / "s")
+        place.assume_owner(home / "s", program=())
         good = os.getresuid() == (4321,) * 3 and os.getresgid() == (4321,) * 3 and os.getgroups() == [4321]
         os._exit(0 if good else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # contract 2.7

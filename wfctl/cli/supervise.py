@@ -35,6 +35,6 @@ def supervise(common: Common, standby: bool, until_idle: bool, log_format: str, 
 
     flags = {f"supervisor.{key}": value for key, value in settings.items() if value is not None}
     status: int = run(
-        common.root(), flags=flags, standby=standby, until_idle=until_idle, log_format=log_format, environ=common.environ
+        common.own_root(), flags=flags, standby=standby, until_idle=until_idle, log_format=log_format, environ=common.environ
     )
     return status

@@ -6,7 +6,8 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wfctl.errors import CannotCreate, NoStore, NotAllowed, WfctlError
@@ -94,10 +95,11 @@ def make_store(root: Path, disk: Disk, *, if_absent: bool = False) -> bool:
     return True
 
 
-def assume_owner(root: Path) -> None:
+def assume_owner(root: Path, *, program: Sequence[str] = (os.__file__, __file__, sys.executable)) -> None:
     """When root works in another user's store, take that user's groups and ids for good (contract 2.7).
 
-    To be called before anything of the store is opened. Without effect for anybody else, and where there is no store.
+    To be called before anything of the store is opened. Without effect for anybody else, and where there is no store. Raise
+    NotAllowed where that user cannot read `program`, which is loaded and started later.
     """
     if os.geteuid() != 0:
         return
@@ -109,12 +111,21 @@ def assume_owner(root: Path) -> None:
         return
     try:
         entry = pwd.getpwuid(owner.st_uid)
-        group, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
+        group, groups, home = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), entry.pw_dir
     except KeyError:  # an id without a name, as in containers
-        group, groups = owner.st_gid, [owner.st_gid]
+        group, groups, home = owner.st_gid, [owner.st_gid], "/"
     os.setgroups(groups)
     os.setgid(group)
+    os.seteuid(owner.st_uid)
+    unreadable = [path for path in program if not os.access(path, os.R_OK, effective_ids=True)]
+    os.seteuid(0)
+    if unreadable:  # what is imported later, and the keeper, would fail in the middle of something
+        said = f"{root} belongs to {_user(owner.st_uid)}, who may not read {unreadable[0]}"
+        raise NotAllowed(f"{said}; install wfctl where that user can read it")
     os.setuid(owner.st_uid)
+    os.environ["HOME"] = home  # root's own settings are none of this user's
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        os.environ.pop(name, None)
 
 
 def check_place(root: Path, *, filesystem_of: Callable[[Path], str] | None = None, uid: int | None = None) -> None:
