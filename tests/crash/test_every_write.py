@@ -216,6 +216,8 @@ def assert_laws(world: World, budget: int) -> None:
         assert len(gaps) <= (1 if name == "a" else 0), f"cut {budget}: {name} lost instants at {gaps}"  # a was paused once
         runs = [row.run_id for row in rows if row.run_id]
         assert len(runs) == len(set(runs))
+        audit = world.store.audit_schedule(schedule_id=name)
+        assert audit.is_balanced and not audit.unchecked, f"cut {budget}: {name}: {audit.problems}"
     for run in world.runs():
         assert run.status in ("completed", "failed", "cancelled"), f"cut {budget}: {run.run_id} is {run.status} for ever"
         if run.status == "failed":
@@ -260,6 +262,8 @@ def _assert_asking_laws(world: World, budget: int) -> None:
     for name in ("a", "b"):
         instants = [row.instant for row in world.occurrences(name)]
         assert instants == sorted(set(instants))
+        audit = world.store.audit_schedule(schedule_id=name)
+        assert audit.is_balanced, f"cut {budget}: {name}: {audit.problems}"
 
 
 @pytest.mark.parametrize("act", ["pause", "delete"])

@@ -84,6 +84,8 @@ def check_laws(store: Path, side: Path) -> None:
             for earlier, later in itertools.pairwise(rows):
                 first = later.span.first if later.span else later.instant
                 assert first - earlier.instant == timedelta(seconds=1), f"{name}: a hole before {later.instant}"
+            audit = api.audit_schedule(schedule_id=name)
+            assert audit.is_balanced and audit.instants, f"{name}: {audit.problems}"
             by_run = {row.run_id: row for row in rows if row.run_id}
             for stretch in mine:
                 row = by_run.get(stretch.run)

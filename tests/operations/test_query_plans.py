@@ -70,6 +70,8 @@ TIMES: list[dict[str, Any]] = [
 def read_everything(world: World) -> None:
     """Every listing with every kind of filter, a first and a following page, and every single thing."""
     store = world.store
+    for name, since in itertools.product(("a", "b"), (None, at("09:02"))):
+        assert store.audit_schedule(schedule_id=name, since=since).is_balanced
     for schedule, status, asked in itertools.product((None, "a", ["a", "b"]), STATUSES, TIMES):
         page = store.list_schedule_occurrences(schedule_id=schedule, status=status, limit=1, **asked)
         if page.next_cursor:

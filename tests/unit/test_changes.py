@@ -20,6 +20,7 @@ from wfctl.core.changes import (
     close_missed,
     must_reanchor,
 )
+from wfctl.core.instants import format_instant
 from wfctl.core.model import (
     CronTrigger,
     DueInstants,
@@ -42,7 +43,7 @@ def test_3_4_5_11_5_12_all_that_was_due_is_settled_with_the_cause(cause: Cause) 
     reason = {"code": cause.value}
     assert shown == [
         (OLDER.last, Status.SKIPPED_MISFIRE, reason, OLDER),
-        (ago(180), Status.COALESCED, reason, None),
+        (ago(180), Status.COALESCED, {**reason, "held_since": format_instant(ago(180))}, None),
         (ago(120), Status.SKIPPED_MISFIRE, reason, None),
         (ago(60), Status.SKIPPED_MISFIRE, reason, None),
         (ago(0), Status.SKIPPED_MISFIRE, reason, None),

@@ -9,7 +9,17 @@ from enum import StrEnum
 
 from wfctl.core.admission import REANCHOR_AFTER
 from wfctl.core.instants import format_instant
-from wfctl.core.model import Candidate, DueInstants, Json, ScheduleDefinition, Settlement, Span, Status
+from wfctl.core.model import (
+    Candidate,
+    DueInstants,
+    IntervalTrigger,
+    Json,
+    ScheduleDefinition,
+    Settlement,
+    Span,
+    Status,
+    Trigger,
+)
 
 
 class Cause(StrEnum):
@@ -36,7 +46,7 @@ def close_all(due: DueInstants, candidate: Candidate | None, *, cause: Cause, no
     """
     rows = _rows_of(due, cause=cause, now=now)
     if candidate:
-        reason = {"code": cause.value}
+        reason = {"code": cause.value, "held_since": format_instant(candidate.held_since)}
         late = now - candidate.instant
         rows.append(Settlement(instant=candidate.instant, status=Status.COALESCED, reason=reason, lateness=late))
     return Closing(settled=tuple(sorted(rows, key=lambda row: row.instant)), watermark=now)
@@ -69,6 +79,16 @@ def _last(due: DueInstants) -> datetime | None:
 def must_reanchor(floor: datetime, now: datetime) -> bool:
     """Tell whether the clock stands so far before what is consumed that the schedule starts anew at `now` (5.14)."""
     return floor - now > REANCHOR_AFTER
+
+
+def anchor_before(trigger: Trigger, anchor: datetime, now: datetime) -> datetime | None:
+    """Given an anchor that lies after `now`, return one of the same grid that does not; None where nothing need change.
+
+    An interval that was made in the false future must not be silent until then (4.4).
+    """
+    if not isinstance(trigger, IntervalTrigger) or anchor <= now:
+        return None
+    return anchor - -((now - anchor) // trigger.every) * trigger.every
 
 
 def changes_trigger(old: ScheduleDefinition, new: ScheduleDefinition) -> bool:

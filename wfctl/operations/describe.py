@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
 from wfctl.core.instants import from_micros
 from wfctl.core.model import Status, run_name
 from wfctl.core.steps import Ended
-from wfctl.core.trigger import CalendarError
-from wfctl.errors import DamagedStore
+from wfctl.core.trigger import CalendarError, is_instant
 from wfctl.operations.context import Context
 from wfctl.operations.schedules import calendar_for, is_settled_oneshot
 from wfctl.operations.views import (
@@ -30,8 +30,9 @@ from wfctl.store import rundir
 from wfctl.store.ledger import definitions, executions, occurrences, runs, schedules
 from wfctl.store.ledger.definitions import DefinitionRow, RevisionRow
 from wfctl.store.ledger.executions import ExecutionRow
-from wfctl.store.ledger.occurrences import OccurrenceRow
-from wfctl.store.ledger.runs import RunRow
+from wfctl.store.ledger.occurrences import BrokenOccurrence, OccurrenceRow
+from wfctl.store.ledger.rows import UnreadableRow
+from wfctl.store.ledger.runs import BrokenRun, RunRow
 from wfctl.store.ledger.schedules import ScheduleRow
 
 _BELOW_A_THOUSAND = 1000
@@ -47,9 +48,12 @@ def _seconds(span: timedelta | None) -> float | None:
 def schedule_view(context: Context, connection: sqlite3.Connection, row: DefinitionRow) -> ScheduleView:
     """Given a schedule's definition row, return it as it stands."""
     state = schedules.find(connection, row.number)
-    if state is None:
-        return _never_valid(row)
-    definition, saved = context.schedule(row.number, row.revision)
+    if state is None or not state.is_readable:
+        return _without_state(row, state)
+    try:
+        definition, saved = context.schedule(row.number, row.revision)
+    except UnreadableRow as error:
+        return _without_state(row, replace(state, own_diagnostic=state.own_diagnostic or definitions.contradiction_of(error)))
     paused = schedules.current_pause(connection, row.number) if state.paused_at else None
     held = state.candidate
     now = context.now()
@@ -86,13 +90,13 @@ def _state_of(state: ScheduleRow, is_finished: bool) -> str:
     return "finished" if is_finished else "active"
 
 
-def _never_valid(row: DefinitionRow) -> ScheduleView:
-    """A file that appeared and never was valid: blocked, with nothing known but why."""
+def _without_state(row: DefinitionRow, state: ScheduleRow | None = None) -> ScheduleView:
+    """Nothing is known but why: a file that never was valid, or records that cannot be read (7.4)."""
     return ScheduleView(
         id=row.id,
         state="deleted" if row.deleted_at is not None else "blocked",
-        diagnostic=row.diagnostic,
-        revision=None,
+        diagnostic=row.diagnostic if state is None else state.diagnostic or row.diagnostic,
+        revision=row.revision or None,
         effective_from=None,
         next_instant=None,
         candidate=None,
@@ -110,12 +114,16 @@ def _never_valid(row: DefinitionRow) -> ScheduleView:
 
 def deployment_view(context: Context, connection: sqlite3.Connection, row: DefinitionRow) -> DeploymentView:
     """Given a deployment's definition row, return it as it stands."""
-    saved = context.deployment(row.number, row.revision)[1] if row.revision else None
-    state = "deleted" if row.deleted_at is not None else "blocked" if row.diagnostic is not None else "active"
+    saved, diagnostic = None, row.diagnostic
+    try:
+        saved = context.deployment(row.number, row.revision)[1] if row.revision else None
+    except UnreadableRow as error:
+        diagnostic = diagnostic or definitions.contradiction_of(error)
+    state = "deleted" if row.deleted_at is not None else "blocked" if diagnostic is not None else "active"
     return DeploymentView(
         id=row.id,
         state=state,
-        diagnostic=row.diagnostic,
+        diagnostic=diagnostic,
         revision=row.revision or None,
         definition=plain(saved.plain) if saved else None,
         digest=f"sha256:{saved.digest}" if saved else None,
@@ -139,8 +147,20 @@ def revision_view(row: RevisionRow) -> RevisionView:
 # Occurrences ------------------------------------------------------------------------------------------------------------
 
 
-def occurrence_view(context: Context, schedule_id: str, row: OccurrenceRow) -> OccurrenceView:
-    """Return a recorded occurrence, or span of them."""
+def occurrence_view(context: Context, schedule_id: str, row: OccurrenceRow | BrokenOccurrence) -> OccurrenceView:
+    """Return a recorded occurrence, or span of them; of a row that cannot be read, what it is called and why."""
+    if isinstance(row, BrokenOccurrence):
+        return OccurrenceView(
+            schedule_id=schedule_id,
+            instant=row.instant,
+            status=None,
+            run_id=None,
+            revision=None,
+            lateness_s=None,
+            reason=_ambiguous(row.problem),
+            span=None,
+            recorded_at=None,
+        )
     return OccurrenceView(
         schedule_id=schedule_id,
         instant=row.instant,
@@ -156,8 +176,16 @@ def occurrence_view(context: Context, schedule_id: str, row: OccurrenceRow) -> O
 
 def _reason_of_run(context: Context, number: int) -> Mapping[str, Any] | None:
     """An admitted occurrence shows what its run shows (6.6), and why."""
-    run = runs.find(context.ledger.connection, number)
+    try:
+        run = runs.find(context.ledger.connection, number)
+    except UnreadableRow as error:
+        return _ambiguous(error.message)
     return None if run is None else run.reason
+
+
+def _ambiguous(problem: str) -> Mapping[str, Any]:
+    """The reason shown for a record that cannot be read: nothing is made up (7.4)."""
+    return {"code": "ambiguous", "message": problem}
 
 
 def _span_view(context: Context, row: OccurrenceRow) -> SpanView:
@@ -169,10 +197,17 @@ def _span_view(context: Context, row: OccurrenceRow) -> SpanView:
             definition, _ = context.schedule(row.schedule, row.revision)
             state = schedules.find(context.ledger.connection, row.schedule)
             if state is not None:
-                counted = calendar_for(definition, state).count(row.span.first, row.span.last, limit=_BELOW_A_THOUSAND + 1)
-                within = occurrences.count_admitted(context.ledger.connection, row.schedule, row.span.first, row.span.last)
+                calendar = calendar_for(definition, state)
+                counted = calendar.count(row.span.first, row.span.last, limit=_BELOW_A_THOUSAND + 1)
+                within = occurrences.count_admitted(
+                    context.ledger.connection,
+                    row.schedule,
+                    row.span.first,
+                    row.span.last,
+                    lambda instant: is_instant(calendar, instant),
+                )
                 count = counted - within if counted <= _BELOW_A_THOUSAND else None
-        except (CalendarError, DamagedStore):
+        except (CalendarError, UnreadableRow):
             count = None
     return SpanView(first=row.span.first, last=row.span.last, count=count)
 
@@ -197,12 +232,32 @@ def pending_view(state: ScheduleRow) -> OccurrenceView:
 # Runs -------------------------------------------------------------------------------------------------------------------
 
 
-def run_view(context: Context, connection: sqlite3.Connection, row: RunRow) -> RunView:
-    """Return a run; one that is only admitted has no trace, output or checkpoint: nothing is made up (8.4)."""
-    deployment, _ = context.deployment(row.deployment, row.deployment_revision)
+def run_view(context: Context, connection: sqlite3.Connection, row: RunRow | BrokenRun) -> RunView:
+    """Return a run; one that is only admitted has no trace, output or checkpoint: nothing is made up (8.4).
+
+    Of a run whose record cannot be read, what it is called and why (7.4).
+    """
+    if isinstance(row, BrokenRun):
+        return broken_run_view(row.id, row.problem)
+    try:
+        return _sound_run_view(context, connection, row)
+    except UnreadableRow as error:
+        return broken_run_view(row.id, error.message)
+
+
+def broken_run_view(run_id: str, problem: str) -> RunView:
+    """Return what is known of a run whose record cannot be read: its id, and why."""
+    unknown: dict[str, Any] = {field.name: None for field in fields(RunView)}
+    return RunView(**{**unknown, "run_id": run_id, "reason": _ambiguous(problem), "trace": ()})
+
+
+def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRow) -> RunView:
+    names = _step_names(context, row)
     done = [] if row.status is Status.ADMITTED else executions.of_run(connection, row.number)
     trace = tuple(
-        _execution_view(execution, deployment.steps[execution.step].name) for execution in done if _is_traced(execution)
+        _execution_view(execution, names.get(execution.step, f"step {execution.step + 1}"))
+        for execution in done
+        if _is_traced(execution)
     )
     last = trace[-1] if trace else None
     return RunView(
@@ -222,13 +277,30 @@ def run_view(context: Context, connection: sqlite3.Connection, row: RunRow) -> R
         reason=row.reason,
         max_run_s=_seconds(row.max_run),
         overdue=row.is_overdue,
-        input=bound_input(context, row),
-        output=_output(context, row),
-        checkpoint=_checkpoint(context, row),
+        input=_or_null(lambda: bound_input(context, row)),
+        output=_or_null(lambda: _output(context, row)),
+        checkpoint=_or_null(lambda: _checkpoint(context, row)),
         interrupt=row.interrupt if row.status is Status.INTERRUPTED else None,
         trace=trace,
         admitted_at=row.admitted_at,
     )
+
+
+def _step_names(context: Context, row: RunRow) -> dict[int, str]:
+    """Return the names of a run's steps; none where the revision that it is pinned to is not there."""
+    try:
+        deployment, _ = context.deployment(row.deployment, row.deployment_revision)
+    except UnreadableRow:
+        return {}
+    return {number: step.name for number, step in enumerate(deployment.steps)}
+
+
+def _or_null(read: Callable[[], Any]) -> Any:
+    """Null is what is unknown: a part that cannot be read keeps nobody from seeing the rest."""
+    try:
+        return read()
+    except (UnreadableRow, ValueError):
+        return None
 
 
 def _is_traced(row: ExecutionRow) -> bool:

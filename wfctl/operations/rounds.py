@@ -17,12 +17,14 @@ from wfctl.core import changes
 from wfctl.core.admission import Decision, Round, ScheduleFacts, Verdict, decide_round
 from wfctl.core.instants import format_instant
 from wfctl.core.model import IntervalTrigger, Json, Reason, ScheduleDefinition, Settlement, Span, Status
-from wfctl.core.trigger import Calendar, CalendarError, calendar_of
-from wfctl.operations import upkeep
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of, is_instant
+from wfctl.errors import DamagedStore
+from wfctl.operations import consistency, upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.schedules import calendar_for
-from wfctl.store.ledger import definitions, executions, occurrences, runs, schedules, sessions
+from wfctl.store.ledger import definitions, executions, occurrences, retention, runs, schedules, sessions
 from wfctl.store.ledger.occurrences import OccurrenceRow
+from wfctl.store.ledger.rows import UnreadableRow, savepoint
 from wfctl.store.ledger.schedules import ScheduleRow
 
 LOG = logging.getLogger("wfctl.rounds")
@@ -65,7 +67,7 @@ class _Gathered:
     rows: dict[str, ScheduleRow]
     definitions: dict[str, ScheduleDefinition]
     facts: list[ScheduleFacts]
-    broken: list[tuple[ScheduleRow, CalendarError]]
+    broken: list[tuple[ScheduleRow, Mapping[str, Json]]]  #: those to be blocked, each with why
     free_slots: int
     next_run: int
     version: int
@@ -84,7 +86,12 @@ def settle_round(context: Context, plan: RoundPlan, preflight: Preflight, now: d
         decided, unanswered = _decide(gathered, plan, preflight, verdicts, now)
         if not gathered.facts and not gathered.broken:
             return []
-        admitted = _write(context, plan, gathered, decided, unanswered, now)
+        try:
+            admitted = _write(context, plan, gathered, decided, unanswered, now)
+        except DamagedStore as error:
+            if not isinstance(error.__cause__, sqlite3.IntegrityError) or not consistency.look_at_start(context).blocked:
+                raise
+            continue  # whose records refused what was decided is blocked by now: the others go on
         if admitted is not None:
             return admitted
 
@@ -124,8 +131,14 @@ def _gather(
     if free > 0:
         found += schedules.waiting_for_capacity(connection, limit=free + _CHUNK, skip=0)
     for row in found:
-        if row.id not in gathered.rows and row.is_admitting:
+        if row.id in gathered.rows or not row.is_admitting:
+            if not row.is_readable and row.own_diagnostic is not None:
+                gathered.broken.append((row, row.own_diagnostic))
+            continue
+        try:
             _gather_one(context, connection, plan, gathered, row, verdicts, now)
+        except UnreadableRow as error:
+            gathered.broken.append((row, consistency.doubt(context, connection, row.number, error)))
     return gathered
 
 
@@ -144,10 +157,15 @@ def _gather_one(
     now: datetime,
 ) -> None:
     definition, _ = context.schedule(row.number, row.revision)
+    context.deployment(row.deployment, row.deployment_revision)  # what cannot be read is found before it is decided by
+    active = runs.active_of(connection, row.number)
+    if not consistency.is_sound(connection, row, definition, len(active)):
+        gathered.broken.append((row, consistency.doubt(context, connection, row.number)))
+        return
     try:
         due, passed = upkeep.due_of(connection, row, calendar_for(definition, row), now)
     except CalendarError as error:
-        gathered.broken.append((row, error))
+        gathered.broken.append((row, upkeep.calendar_diagnostic(row.id, error)))
         return
     gathered.rows[row.id] = row
     gathered.definitions[row.id] = definition
@@ -158,7 +176,7 @@ def _gather_one(
             floor=row.floor,
             candidate=row.candidate,
             due=due,
-            active=runs.active_of(connection, row.number),
+            active=active,
             last_admission=row.last_admission,
             passed=passed,
             verdict=verdicts.get(Question(row, definition).subject),
@@ -184,8 +202,8 @@ def _write(
     with context.ledger.transaction() as connection:
         if _data_version(connection) != gathered.version:
             return None
-        for row, error in gathered.broken:
-            definitions.set_diagnostic(connection, row.number, upkeep.calendar_diagnostic(row.id, error))
+        for row, diagnostic in gathered.broken:
+            definitions.set_diagnostic(connection, row.number, diagnostic)
             schedules.set_wake(connection, row.number, next_instant=None, wake_at=None)
         _append_rows(connection, gathered, decided, now)
         new = _new_runs(context, gathered, decided, now)
@@ -286,7 +304,12 @@ def reanchor(context: Context, now: datetime) -> list[str]:
     if behind:
         with context.ledger.transaction() as connection:  # all at once: the first one's event also takes back the noted clock
             for row in behind:
-                _reanchor_one(context, connection, row.number, now)
+                try:
+                    with savepoint(connection):
+                        _reanchor_one(context, connection, row.number, now)
+                except UnreadableRow as error:
+                    definitions.set_diagnostic(connection, row.number, definitions.contradiction_of(error))
+                    schedules.set_wake(connection, row.number, next_instant=None, wake_at=None)
         LOG.warning(
             "the clock stepped back to %s, by more than three hours: %d schedules begin anew there, %s among them",
             format_instant(now),
@@ -299,7 +322,7 @@ def reanchor(context: Context, now: datetime) -> list[str]:
 
 def _reanchor_one(context: Context, connection: sqlite3.Connection, number: int, now: datetime) -> None:
     row = schedules.find(connection, number)
-    if row is None or not changes.must_reanchor(row.floor, now):
+    if row is None or not changes.must_reanchor(row.floor, now) or definitions.is_contradicted(row.own_diagnostic):
         return
     definition, _ = context.schedule(number, row.revision)
     taken = occurrences.withdraw_after(connection, number, now)
@@ -314,11 +337,13 @@ def _reanchor_one(context: Context, connection: sqlite3.Connection, number: int,
     pauses = schedules.cut_pauses(connection, number, now)
     withdrawn += [{"paused": [format_instant(start), end and format_instant(end)]} for start, end in pauses]
     passing = occurrences.last_admitted_after(connection, number, now)
+    horizon = retention.horizon_of(connection, number)
+    if horizon is not None and horizon > now:
+        passing = max(passing or horizon, horizon)
     schedules.reanchor(connection, number, now=now, passing_until=passing)
-    schedules.begin_anew(connection, number, effective_from=now, anchor=changes.anchor_before(definition.trigger, row.anchor, now))
-    sessions.add_clock_event(
-        connection, number, recorded_at=now, floor=row.floor, revision=row.revision, withdrawn=withdrawn
-    )
+    anchor = changes.anchor_before(definition.trigger, row.anchor, now)
+    schedules.begin_anew(connection, number, effective_from=now, anchor=anchor)
+    sessions.add_clock_event(connection, number, recorded_at=now, floor=row.floor, revision=row.revision, withdrawn=withdrawn)
     upkeep.refresh_wake(connection, number, definition)
 
 
@@ -347,7 +372,9 @@ def _keep_what_is_past(context: Context, connection: sqlite3.Connection, taken: 
     count = None
     if taken.span.count is not None:
         listed = sum(instant <= free[-1] for instant in past.instants) + ((past.older.count or 0) if past.older else 0)
-        count = listed - occurrences.count_admitted(connection, taken.schedule, taken.span.first, free[-1])
+        count = listed - occurrences.count_admitted(
+            connection, taken.schedule, taken.span.first, free[-1], lambda instant: is_instant(calendar, instant)
+        )
     kept = Settlement(
         instant=free[-1],
         status=taken.status,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from wfctl.core.duration import parse_duration
@@ -59,13 +60,18 @@ def save_revision(
     content: bytes,
     max_run_us: int | None,
     is_on_disk: bool,
+    at: datetime | None = None,
+    begins: datetime | None = None,
 ) -> None:
-    """Within a transaction, make the next revision of a definition, wanted on disk unless it `is_on_disk` already."""
+    """Within a transaction, make the next revision of a definition, wanted on disk unless it `is_on_disk` already.
+
+    `at`: when it takes effect (None: now); `begins`: where the calendar of its trigger begins, if that is another one.
+    """
     croniter, tz_database = stamps()
     digest = files.digest(content)
     revision = ledger.RevisionRow(
         revision=row.revision + 1,
-        recorded_at=to_micros(context.now()),
+        recorded_at=to_micros(at or context.now()),
         actor=context.actor,
         croniter=croniter,
         tz_database=tz_database,
@@ -73,6 +79,7 @@ def save_revision(
         content=content.decode(),
         plain=plain,
         max_run=max_run_us,
+        begins=None if begins is None else to_micros(begins),
     )
     ledger.add_revision(connection, row.number, revision)
     if is_on_disk:

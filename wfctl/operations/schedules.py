@@ -63,12 +63,13 @@ def not_found(connection: sqlite3.Connection, kind: Any, name: str) -> NotFound:
 
 
 def _require_live(connection: sqlite3.Connection, schedule_id: str) -> tuple[DefinitionRow, ScheduleRow]:
-    """Return a schedule that may be changed. Raise NotFound, Deleted, or InvalidDefinition where it never was valid."""
+    """Return a schedule that may be changed. Raise NotFound, Deleted, Blocked, InvalidDefinition where it never was valid."""
     row = require(connection, schedule_id)
     if row.deleted_at is not None:
         raise Deleted(
             f"schedule {schedule_id} was deleted; its history stays readable, its id stays retired", {"id": schedule_id}
         )
+    refuse_contradicted(row)
     state = schedules.find(connection, row.number)
     if state is None:
         message = (row.diagnostic or {}).get("message", "it never was valid")
@@ -166,7 +167,7 @@ def insert(
     """Within a transaction, enter a new schedule whose calendar begins at `now`, and return its number."""
     row = definitions.find(connection, "schedule", schedule_id)
     number = row.number if row else definitions.insert(connection, "schedule", schedule_id, created_at=to_micros(now))
-    _save(context, connection, number, made, is_on_disk=is_on_disk)
+    _save(context, connection, number, made, is_on_disk=is_on_disk, at=now, begins=now)
     deployment = definitions.find(connection, "deployment", made.definition.deployment)
     assert deployment is not None
     schedules.insert(
@@ -177,10 +178,26 @@ def insert(
     return number
 
 
-def _save(context: Context, connection: sqlite3.Connection, number: int, made: Draft, *, is_on_disk: bool) -> None:
-    row = definitions.get(connection, number)
+def _save(
+    context: Context,
+    connection: sqlite3.Connection,
+    number: int,
+    made: Draft,
+    *,
+    is_on_disk: bool,
+    at: datetime,
+    begins: datetime | None,
+) -> None:
     save_revision(
-        context, connection, row, plain=made.plain, content=made.content, max_run_us=made.max_run_us, is_on_disk=is_on_disk
+        context,
+        connection,
+        definitions.get(connection, number),
+        plain=made.plain,
+        content=made.content,
+        max_run_us=made.max_run_us,
+        is_on_disk=is_on_disk,
+        at=at,
+        begins=begins,
     )
 
 
@@ -224,10 +241,21 @@ def refuse_blocked(row: DefinitionRow) -> None:
 
     A trigger whose calendar cannot be worked out any more is mended by a change, so that is let through.
     """
+    refuse_contradicted(row)
     found = row.diagnostic
     if found is not None and found.get("code") != "calendar":
         raise Blocked(
             f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}; mend {found.get('file')} first",
+            {**found, "kind": row.kind, "id": row.id},
+        )
+
+
+def refuse_contradicted(row: DefinitionRow) -> None:
+    """Raise Blocked where the ledger's own records contradict each other: nothing is settled by them (7.4)."""
+    found = row.diagnostic
+    if found is not None and definitions.is_contradicted(found):
+        raise Blocked(
+            f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}",
             {**found, "kind": row.kind, "id": row.id},
         )
 
@@ -281,7 +309,8 @@ def apply(
     moves = changes.changes_trigger(old, new)
     if moves or changes.changes_misfire(old, new):
         _close_for_edit(connection, state, old, moves=moves, now=now)
-    _save(context, connection, state.number, made, is_on_disk=is_on_disk)
+    begins = max(now, state.floor) if moves else None
+    _save(context, connection, state.number, made, is_on_disk=is_on_disk, at=now, begins=begins)
     if moves:
         schedules.hold(connection, state.number, None)
         schedules.begin_anew(connection, state.number, effective_from=now, anchor=now.replace(microsecond=0))
@@ -332,7 +361,8 @@ def pause(context: Context, schedule_id: str, *, reason: str | None, dry_run: bo
         if state.paused_at is None:
             definition, _ = context.schedule(row.number, row.revision)
             _close_all(connection, state, definition, changes.Cause.PAUSED, now=now)
-            _begin_pause(connection, row.number, now=now, reason=reason, actor=context.actor)
+            begins = max(now, state.floor)  # a clock that stepped back, or a quicker round, may have consumed what lies ahead
+            _begin_pause(connection, row.number, now=begins, reason=reason, actor=context.actor)
             upkeep.refresh_wake(connection, row.number, definition)
         if dry_run:
             raise DryRun(_described(context, connection, row.number))
@@ -359,7 +389,7 @@ def resume(context: Context, schedule_id: str, *, dry_run: bool = False) -> int:
         row, state = _require_live(connection, schedule_id)
         if state.paused_at is not None:
             definition, _ = context.schedule(row.number, row.revision)
-            schedules.resume(connection, row.number, at=max(now, state.paused_at), actor=context.actor)
+            schedules.resume(connection, row.number, at=max(now, state.floor), actor=context.actor)
             schedules.advance(connection, row.number, watermark=max(state.floor, now), last_admission=None)
             sessions.note_clock(connection, now)
             upkeep.refresh_wake(connection, row.number, definition)
@@ -375,6 +405,7 @@ def delete(context: Context, schedule_id: str, *, dry_run: bool = False) -> int:
     with context.ledger.transaction() as connection:
         row = require(connection, schedule_id)
         if row.deleted_at is None:
+            refuse_contradicted(row)
             state = schedules.find(connection, row.number)
             if state is not None:
                 definition, _ = context.schedule(row.number, row.revision)

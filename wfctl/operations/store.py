@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -17,10 +18,13 @@ from wfctl.errors import DamagedStore, InvalidArgument, NoSupervisor
 from wfctl.operations import deployments, listing, reconcile, schedules
 from wfctl.operations.context import Context, DryRun, actor_name
 from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
-from wfctl.operations.describe import deployment_view, revision_view, run_view, schedule_view
+from wfctl.operations.describe import broken_run_view, deployment_view, revision_view, run_view, schedule_view
 from wfctl.operations.views import (
+    AuditView,
     CheckView,
     DeploymentView,
+    GcView,
+    InfoView,
     OccurrenceView,
     Page,
     ReloadView,
@@ -28,11 +32,13 @@ from wfctl.operations.views import (
     RunView,
     ScheduleView,
     StatusView,
+    VerifyView,
 )
 from wfctl.store.artifacts import read_for_pinning, store_artifact
 from wfctl.store.disk import Disk
 from wfctl.store.ledger import Ledger
 from wfctl.store.ledger import definitions as rows
+from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.place import make_store, open_place
 
 if TYPE_CHECKING:
@@ -293,6 +299,16 @@ class Store:
         with self._lock:
             return listing.get_occurrence(self.context, schedule_id=_word(schedule_id, "schedule_id"), instant=instant)
 
+    def audit_schedule(self, *, schedule_id: str, since: datetime | str | None = None) -> AuditView:
+        """Recount the instants of a schedule up to what is consumed, and check that each is accounted for once (5.15).
+
+        Raise NotFound, InvalidArgument.
+        """
+        from wfctl.operations.audit import audit
+
+        with self._lock:
+            return audit(self.context, _word(schedule_id, "schedule_id"), since=since)
+
     # -- deployments -----------------------------------------------------------------------------------------------------
 
     def create_deployment(
@@ -483,7 +499,10 @@ class Store:
     def inspect_run(self, *, run_id: str) -> RunView:
         """Return any run, scheduled or manual. Raise NotFound."""
         with self._lock:
-            row = listing.require_run(self.context.ledger.connection, run_id)
+            try:
+                row = listing.require_run(self.context.ledger.connection, run_id)
+            except UnreadableRow as error:
+                return broken_run_view(run_id, error.message)
             if row.status in UNFINISHED and run_id not in self._driven:
                 from wfctl.operations import runs  # not for those who only look
 
@@ -521,6 +540,64 @@ class Store:
             row = listing.require_run(self.context.ledger.connection, run_id)
         paths = self.context.layout.run(row.id)
         return paths.stdout, paths.stderr
+
+    # -- upkeep ----------------------------------------------------------------------------------------------------------
+
+    def collect_garbage(self, *, keep: str | None = None, keep_runs: int | None = None, dry_run: bool = False) -> GcView:
+        """Let old history go, beside a running supervisor: what is older than `keep`, or than the newest `keep_runs` runs.
+
+        Given neither, the settings of `[history]` hold. Ids, revisions, unfinished runs and candidates are always kept.
+        Raise InvalidArgument where nothing says what to keep, TimedOut, IoError.
+        """
+        from wfctl.operations.retention import Rule, collect
+        from wfctl.settings import load_settings
+
+        if keep is None and keep_runs is None:
+            rule = Rule.of(load_settings(self.root, os.environ))
+        else:
+            rule = Rule(None if keep is None else _duration(keep, "keep"), _count(keep_runs, "keep_runs"))
+        if rule.keeps_all:
+            raise InvalidArgument("nothing says what to keep: give --keep DURATION, --keep-runs N, or set [history] keep_days")
+        with self._lock:
+            sweep = collect(self.context, rule, dry_run=dry_run)
+        return GcView(
+            occurrences=sweep.occurrences,
+            runs=sweep.runs,
+            before=sweep.before,
+            keep_runs=rule.keep_runs,
+            is_dry_run=dry_run,
+        )
+
+    # -- the store itself ------------------------------------------------------------------------------------------------
+
+    def verify_store(
+        self,
+        *,
+        names: Sequence[str] = (),
+        deep: bool = False,
+        fix: Sequence[str] = (),
+        fix_safe: bool = False,
+        dry_run: bool = False,
+    ) -> VerifyView:
+        """Check that all records agree, or those about what is named; what does not blocks its schedule (7.4).
+
+        `names`: schedules and runs. `fix`: the codes whose remedies are carried out for them; `fix_safe`: those after which
+        nothing is admitted that would not have been. Raise DamagedStore for a damaged ledger, which is left untouched,
+        InvalidArgument, NotFound.
+        """
+        from wfctl.operations.verify import verify
+
+        with self._lock:
+            view = verify(self.context, deep=deep, names=_names(names), fix=_names(fix), fix_safe=fix_safe, dry_run=dry_run)
+            self.door.poke()
+            return view
+
+    def store_info(self) -> InfoView:
+        """Return what the store holds, how large it is and who owns it. Raise DamagedStore."""
+        from wfctl.operations.verify import info
+
+        with self._lock:
+            return info(self.context)
 
     # -- the supervisor --------------------------------------------------------------------------------------------------
 
@@ -598,6 +675,12 @@ def _names(value: Any) -> Sequence[str]:
     if isinstance(value, str) or not all(isinstance(name, str) for name in value):
         raise InvalidArgument("unset must be a list of field names", {"argument": "unset"})
     return list(value)
+
+
+def _count(value: Any, name: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise InvalidArgument(f"{name} must be a whole number of 1 or more, not {value!r}", {"argument": name})
+    return value
 
 
 def _duration(text: Any, name: str) -> Any:

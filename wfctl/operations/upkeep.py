@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 from wfctl.core.changes import Closing
 from wfctl.core.model import Candidate, DueInstants, Json, ScheduleDefinition, Settlement, Span
-from wfctl.core.trigger import Calendar, CalendarError, calendar_of, clear_caches, stamps
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of, clear_caches, is_instant, stamps
 from wfctl.operations.context import Context
-from wfctl.store.ledger import definitions, occurrences, schedules, sessions
+from wfctl.store.ledger import definitions, occurrences, retention, schedules, sessions
+from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.schedules import ScheduleRow
 
 _JUST_AFTER = timedelta(microseconds=1)
@@ -29,11 +30,18 @@ def due_of(
     due = calendar.due(row.floor, now)
     if row.passing_until is None:
         return due, frozenset()
-    passed = occurrences.admitted_among(connection, row.number, due.instants)
+    passed = _passed_among(connection, row, due)
     while due.older is not None and len(passed) == len(due.instants):  # all that is listed passes quietly: list what is older
         due = calendar.due(row.floor, due.instants[0] - _JUST_AFTER)
-        passed = occurrences.admitted_among(connection, row.number, due.instants)
+        passed = _passed_among(connection, row, due)
     return replace(due, older=_unpassed(connection, row, calendar, due.older)), passed
+
+
+def _passed_among(connection: sqlite3.Connection, row: ScheduleRow, due: DueInstants) -> frozenset[datetime]:
+    """Of instants whose history is no more kept nobody knows whether a run was admitted: they pass quietly, all of them."""
+    known = occurrences.admitted_among(connection, row.number, due.instants)
+    horizon = retention.horizon_of(connection, row.number)
+    return known if horizon is None else known | frozenset(each for each in due.instants if each < horizon)
 
 
 def _unpassed(connection: sqlite3.Connection, row: ScheduleRow, calendar: Calendar, span: Span | None) -> Span | None:
@@ -46,7 +54,9 @@ def _unpassed(connection: sqlite3.Connection, row: ScheduleRow, calendar: Calend
         last = shorter.instants[0] if shorter.instants else None
     if last is None:
         return None
-    admitted = occurrences.count_admitted(connection, row.number, span.first, span.last)
+    admitted = occurrences.count_admitted(
+        connection, row.number, span.first, span.last, lambda instant: is_instant(calendar, instant)
+    )
     return Span(span.first, last, None if span.count is None else span.count - admitted)
 
 
@@ -123,6 +133,11 @@ def renew_calendars(context: Context) -> bool:
             return False
         for row in list(schedules.list_all(connection)):
             if row.deleted_at is None and row.diagnostic is None:
-                refresh_wake(connection, row.number, context.schedule(row.number, row.revision)[0], attention=row.wake_at)
+                try:
+                    definition, _ = context.schedule(row.number, row.revision)
+                    refresh_wake(connection, row.number, definition, attention=row.wake_at)
+                except UnreadableRow as error:
+                    definitions.set_diagnostic(connection, row.number, definitions.contradiction_of(error))
+                    schedules.set_wake(connection, row.number, next_instant=None, wake_at=None)
         definitions.set_calendar_stamps(connection, today)
     return True

@@ -52,14 +52,14 @@ class OccurrenceView(View):
     schema: ClassVar[str] = "wfctl/occurrence.v1"
 
     schedule_id: str
-    instant: datetime
-    status: str
+    instant: datetime | None  #: with the others that may be null: unknown, its row cannot be read (7.4)
+    status: str | None
     run_id: str | None
     revision: int | None
     lateness_s: float | None
     reason: Mapping[str, Any] | None
     span: SpanView | None
-    recorded_at: datetime
+    recorded_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,27 +86,27 @@ class RunView(View):
     schema: ClassVar[str] = "wfctl/run.v1"
 
     run_id: str
-    kind: str
+    kind: str | None  #: with the others that may be null: unknown, the run's record cannot be read (7.4)
     schedule_id: str | None
     instant: datetime | None
     revision: int | None
-    deployment_id: str
-    deployment_revision: int
-    status: str
-    attempt: int
+    deployment_id: str | None
+    deployment_revision: int | None
+    status: str | None
+    attempt: int | None
     started_at: datetime | None
     ended_at: datetime | None
     exit_status: int | None
     signal: int | None
     reason: Mapping[str, Any] | None
     max_run_s: float | None
-    overdue: bool
+    overdue: bool | None
     input: Any
     output: Any
     checkpoint: Any
     interrupt: Any
     trace: tuple[ExecutionView, ...]
-    admitted_at: datetime
+    admitted_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,12 +205,152 @@ class ReloadView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GcView(View):
+    """What was let go of the history, or with `is_dry_run` would be."""
+
+    schema: ClassVar[str] = "wfctl/gc.v1"
+
+    occurrences: int
+    runs: int
+    before: datetime | None  #: older than this; null: no limit of age
+    keep_runs: int | None
+    is_dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsView(View):
+    """A class of records, how many there are, and how many contradictions are among them."""
+
+    name: str
+    count: int
+    problems: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContradictionView(View):
+    """Records that cannot all be true, and their remedy (contract 7.4)."""
+
+    code: str
+    schedule_id: str | None
+    deployment_id: str | None
+    run_id: str | None
+    rows: tuple[str, ...]
+    message: str
+    remedy: str  #: what `command` does
+    command: str | None  #: null where nothing is decided by these rows any more
+    blocks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixView(View):
+    """One remedy that was carried out, or why it could not be."""
+
+    code: str
+    rows: tuple[str, ...]
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyView(View):
+    """Whether all records of a store agree."""
+
+    schema: ClassVar[str] = "wfctl/verify.v1"
+
+    ok: bool
+    records: tuple[RecordsView, ...]
+    contradictions: tuple[ContradictionView, ...]
+    problems: tuple[str, ...]  #: what else is wrong
+    fixed: tuple[FixView, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InfoView(View):
+    """What a store holds."""
+
+    schema: ClassVar[str] = "wfctl/store-info.v1"
+
+    path: str
+    store_id: str
+    format: int
+    schedules: int  #: that are not deleted, as deployments
+    deployments: int
+    occurrences: int
+    runs: int
+    executions: int
+    ledger_bytes: int
+    runs_bytes: int
+    artifacts_bytes: int
+    owner: Mapping[str, Any] | None  #: the supervisor that holds it now: pid, host, started_at
+    oldest: datetime | None  #: since when there are records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorCheckView(View):
+    """One thing that wfctl needs, whether it is so, and what to do where it is not."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorView(View):
+    """What `wfctl doctor` found."""
+
+    schema: ClassVar[str] = "wfctl/doctor.v1"
+
+    ok: bool
+    checks: tuple[DoctorCheckView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckView(View):
     """One thing that a run needs, and whether it is there."""
 
     name: str
     ok: bool
     detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditProblemView(View):
+    """One thing in a schedule's history that does not fit."""
+
+    code: str  #: missing, unexpected, overlap, revision, status, run, count, span or pause
+    instant: datetime
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncheckedView(View):
+    """A part of a history whose instants could not be recounted: only the joins of what is recorded were checked."""
+
+    since: datetime
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(View):
+    """The balance of a schedule's instants (contract 5.15). Counts are null where there are more than are counted."""
+
+    schema: ClassVar[str] = "wfctl/audit.v1"
+
+    schedule_id: str
+    since: datetime | None  #: where the calendar began, or from which instant on it was asked; null: it never was valid
+    until: datetime | None
+    horizon: datetime | None  #: older instants are no more kept, and not looked at; null: all are
+    instants: int | None
+    counts: Mapping[str, int | None]  #: by status, `pending` and `paused` among them
+    kept: int  #: runs of before the clock stepped back, at times that the calendar does not name
+    withdrawn: int  #: what clock events took back; it is not counted
+    is_balanced: bool
+    unchecked: tuple[UncheckedView, ...]
+    problems: tuple[AuditProblemView, ...]
+    problems_left_out: int
 
 
 def status_from_json(plain: Mapping[str, Any]) -> StatusView:
