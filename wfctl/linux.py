@@ -32,6 +32,19 @@ _WATCHED = _IN_ATTRIB | _IN_CLOSE_WRITE | _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CR
 _INOTIFY_EVENT = struct.Struct("iIII")
 
 
+#: errno -> what of the machine is used up or taken away, for as long as it is (contract 7.7)
+USED_UP = {
+    errno.ENOSPC: "disk",
+    errno.EDQUOT: "disk",
+    errno.EROFS: "read-only",
+    errno.EMFILE: "descriptors",
+    errno.ENFILE: "descriptors",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "processes",
+    errno.EFBIG: "file-size",
+}
+
+
 @functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

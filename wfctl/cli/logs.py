@@ -72,7 +72,12 @@ class Echo:
     def _say_gap(self, size: int) -> None:
         if not self._ends_line and not self._is_raw:
             self._write_text("\n")
-        streams.talk(f"[{values.size(size)} of this log are gone: it grew past max_output]")
+        say_gone(size)
+
+
+def say_gone(size: int) -> None:
+    """Say that so many bytes of a log were released (6.15)."""
+    streams.talk(f"[{values.size(size)} of this log are gone: it grew past max_output]")
 
 
 def pump_all(echoes: list[Echo]) -> None:
@@ -100,14 +105,17 @@ def logs(common: Common, run_id: str, follow: bool, lines: int | None, stream: s
     On a terminal control characters are shown, not obeyed; in a pipe every byte comes through as the run wrote it. Both streams
     go to stdout. What was released from the middle of a long log is reported on stderr.
     """
-    from wfctl.store.logs import tail_start
+    from wfctl.store.logs import lost_bytes, tail_start
 
     with common.open() as store:
         view = store.inspect_run(run_id=run_id)
         out, err = store.run_log_paths(run_id)
         paths = [path for path, which in ((out, "out"), (err, "err")) if stream in (which, "both")]
         echoes = [Echo(path, raw=raw, start=0 if lines is None else tail_start(path, lines)) for path in paths]
-        if not follow or view.status in FINAL:
+        if lines is not None:  # what is printed begins behind the gap
+            for gone in filter(None, map(lost_bytes, paths)):
+                say_gone(gone)
+        if not follow or view.status is None or view.status in FINAL:
             for echo in echoes:
                 echo.finish()
             return
@@ -118,9 +126,9 @@ def logs(common: Common, run_id: str, follow: bool, lines: int | None, stream: s
 
 def follow_logs(store: Store, run_id: str, echoes: list[Echo]) -> str:
     """Write logs as they grow until the run is final or waits for input; return its status then."""
-    for status in _statuses(lambda: store.inspect_run(run_id=run_id).status):
+    for status in _statuses(lambda: store.inspect_run(run_id=run_id).status or "unreadable"):
         pump_all(echoes)
-        if status in FINAL or status == "interrupted":
+        if status in FINAL or status in ("interrupted", "unreadable"):
             for echo in echoes:
                 echo.finish()
             return status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import subprocess
@@ -19,7 +20,6 @@ from wfctl.keeper.connection import peer_is_trusted
 from wfctl.keeper.protocol import (
     ANSWER_WITHIN,
     PROTOCOL,
-    SOCKET_NAME,
     KeeperHello,
     LaunchRequest,
     Message,
@@ -31,12 +31,14 @@ from wfctl.keeper.protocol import (
     encode,
     hello_from,
     report_from,
+    socket_name,
     standing_from,
 )
 
 _START_WITHIN_S = 20.0
 _RETRY_S = 0.01
 _READ_AT_ONCE = 1 << 20
+_SOCKET = re.compile(r"keeper\.([1-9]\d{0,5})\.sock", re.ASCII)
 _MAIN = Path(__file__).with_name("__main__.py")
 _PASSED_ON = ("LD_LIBRARY_PATH",)  # without which some interpreters do not start; jobs never see it
 
@@ -62,19 +64,19 @@ class KeeperClient:
         self._hello = self._wait_for(_hello_in, ANSWER_WITHIN)
 
     @classmethod
-    def connect(cls, directory: Path) -> KeeperClient | None:
+    def connect(cls, directory: Path, protocol: int = PROTOCOL) -> KeeperClient | None:
         """Given the directory of its socket, return a connection to the keeper there, or None when none lives.
 
+        One of another protocol understands `hello`, `list` and `forbid`, and tells of what it holds.
         Raise NotAllowed when somebody else listens there, TimedOut when it does not answer.
         """
-        peer = _connected(directory)
+        name = socket_name(protocol)
+        peer = _connected(directory, name)
         if peer is None:
             return None
         try:
             if not peer_is_trusted(peer):
-                raise NotAllowed(
-                    f"{directory / SOCKET_NAME}: another user listens there; stop that process, then remove the socket"
-                )
+                raise NotAllowed(f"{directory / name}: another user listens there; stop that process, then remove the socket")
             return cls(peer)
         except IoError:  # it was just ending
             peer.close()
@@ -231,22 +233,34 @@ def _list_in(message: Message) -> Standings | None:
     return [standing_from(part) for part in message["executions"]] if message.get("op") == "list" else None
 
 
-def _connected(directory: Path) -> socket.socket | None:
+def protocols_at(directory: Path) -> list[int]:
+    """Return the protocols of which a keeper's socket is in that directory, whether one lives or not. Raise IoError."""
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names only
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise IoError(f"{directory}: {error.strerror}", {"errno": error.errno}) from error
+    return sorted(int(match[1]) for match in map(_SOCKET.fullmatch, names) if match)
+
+
+def _connected(directory: Path, name: str) -> socket.socket | None:
     """Connect through a descriptor of the directory, so that no path is too long (contract 9.2)."""
     try:
         place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise IoError(f"{directory}: {error.strerror}") from error
-    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        raise IoError(f"{directory}: {error.strerror}", {"errno": error.errno}) from error
+    peer = None
     try:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         peer.settimeout(ANSWER_WITHIN.total_seconds())
-        peer.connect(f"/proc/self/fd/{place}/{SOCKET_NAME}")
-    except (FileNotFoundError, ConnectionRefusedError):
-        peer.close()
-        return None
+        peer.connect(f"/proc/self/fd/{place}/{name}")
     except OSError as error:
-        peer.close()
-        raise IoError(f"{directory / SOCKET_NAME}: {error}") from error
+        if peer is not None:
+            peer.close()
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+            return None
+        raise IoError(f"{directory / name}: {error}", {"errno": error.errno}) from error
     finally:
         os.close(place)
     return peer

@@ -115,6 +115,7 @@ def _catch_signals() -> socket.socket:
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit of file sizes must not end it; each launch makes it the default
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)

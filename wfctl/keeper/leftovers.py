@@ -6,13 +6,17 @@ A process belongs to an execution by its session, by its group, or, where it lef
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Container, Iterable, Sized
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 from wfctl.keeper.spawn import MARKS, Execution
-from wfctl.linux import living_pids, own_children, process_stat
+from wfctl.linux import boottime_ns, living_pids, own_children, process_stat
+
+_LOOKS, _LOOK_AGAIN_S = 2, 0.01  # a process that is just being executed shows no environment yet
 
 
 class Group(Enum):
@@ -43,6 +47,35 @@ def count_left_behind(ended: Iterable[Execution], running: _Pids) -> None:
         owner = _owner(pid, by_pid, by_marks, running)
         if owner is not None and _lives_below(pid, os.getpid()):
             owner.left_behind += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A process that carries the marks of an execution."""
+
+    pid: int
+    start_time: int  #: clock ticks since boot
+    age_ns: int
+
+
+def find_process(marks: tuple[str, ...], since_ns: int) -> Found | None:
+    """Given the values of an execution's `MARKS`, return its own process where it lives and began after `since_ns` of
+    CLOCK_BOOTTIME: the oldest of those that lead a session. For a driver whose keeper went before it could tell of it.
+    """
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_LOOK_AGAIN_S)
+        found = []
+        for pid in living_pids():
+            stat = process_stat(pid)
+            if stat is None or not stat.is_alive or stat.session != pid or (stat.start_time + 1) * tick_ns < since_ns:
+                continue
+            if _marks(pid) == marks:
+                found.append(Found(pid, stat.start_time, max(0, boottime_ns() - stat.start_time * tick_ns)))
+        if found:
+            return min(found, key=lambda each: each.start_time)
+    return None
 
 
 def look_at_group(group: int, running: Container[int]) -> Group:

@@ -19,7 +19,14 @@ from typing import Any, Protocol, TypeVar
 from wfctl.core.instants import from_micros, to_micros
 
 PROTOCOL = 1
-SOCKET_NAME = f"keeper.{PROTOCOL}.sock"
+
+
+def socket_name(protocol: int) -> str:
+    """Return the name of the socket of keepers that speak that protocol."""
+    return f"keeper.{protocol}.sock"
+
+
+SOCKET_NAME = socket_name(PROTOCOL)
 LOCK_NAME = f"keeper.{PROTOCOL}.lock"
 MAX_FRAME = 4 * 1024 * 1024  #: bytes of one line, its newline included
 ANSWER_WITHIN = timedelta(seconds=10)  #: how long a driver waits for `hello`, `list` and `forbid`

@@ -6,6 +6,7 @@ Several threads, so that a file system can take many syncs as one. They never la
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import signal
 import stat
@@ -20,7 +21,8 @@ from wfctl.keeper.records import write_record
 
 _THREADS = 4
 _LEFT_BY_THE_JOB = ("output", "checkpoint", "interrupt")  # of this execution; synced before its record (6.4)
-_TRIES, _RETRY_S = 100, 0.1  # for a system that has no descriptor left
+_TRIES, _RETRY_S = 100, 0.1  # for a system that has no descriptor, memory or space left
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -68,7 +70,7 @@ class Recorder:
         while True:
             recording = self._queue.get()
             try:
-                _write(recording)
+                _write_patiently(recording)
                 recording.is_durable = True
             except Exception:
                 recording.is_durable = False  # the report says so; the driver then trusts the report alone
@@ -76,26 +78,28 @@ class Recorder:
             os.eventfd_write(self._notice, 1)
 
 
+def _write_patiently(recording: Recording) -> None:
+    """Try again while the machine has nothing left; on a file system that is read-only for as long as it is: there nobody else
+    could keep the outcome either."""
+    for attempt in itertools.count():
+        try:
+            _write(recording)
+            return
+        except OSError as error:
+            if error.errno != errno.EROFS and (error.errno not in _PASSING or attempt >= _TRIES):
+                raise
+        time.sleep(_RETRY_S)
+
+
 def _write(recording: Recording) -> None:
     """Order: what the job wrote, then the record. A record on disk after a power cut vouches for the rest."""
-    directory = _open_directory(recording.directory)
+    directory = os.open(recording.directory, _OPEN | os.O_DIRECTORY)
     try:
         for name in _LEFT_BY_THE_JOB:
             _sync(name, directory)
         write_record(directory, recording.outcome)
     finally:
         os.close(directory)
-
-
-def _open_directory(path: str) -> int:
-    for _ in range(_TRIES):
-        try:
-            return os.open(path, _OPEN | os.O_DIRECTORY)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-        time.sleep(_RETRY_S)
-    return os.open(path, _OPEN | os.O_DIRECTORY)
 
 
 def _sync(name: str, directory: int) -> None:

@@ -14,7 +14,8 @@ import os
 import signal
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from wfctl.core import lifecycle
@@ -24,8 +25,10 @@ from wfctl.core.recovery import Recovery, decide_recovery
 from wfctl.core.steps import Conclude, ExecutionEnd, Mark, decide_next, failure_of, is_interrupt
 from wfctl.core.steps import Ended as How
 from wfctl.errors import IoError, WfctlError
-from wfctl.keeper.client import KeeperClient
+from wfctl.keeper.client import KeeperClient, protocols_at
+from wfctl.keeper.leftovers import find_process
 from wfctl.keeper.protocol import (
+    PROTOCOL,
     Ended,
     Holding,
     Keeper,
@@ -40,10 +43,12 @@ from wfctl.keeper.protocol import (
     Started,
 )
 from wfctl.keeper.records import DamagedRecord, read_record, record_path
-from wfctl.linux import boot_id, boottime_ns, is_same_process, pidfd_open, signal_group
+from wfctl.linux import USED_UP, boot_id, boottime_ns, is_same_process, pidfd_open, signal_group
 from wfctl.operations import preflight
+from wfctl.operations.consistency import Doubts
 from wfctl.operations.context import Context
 from wfctl.operations.launching import Unlaunchable, request_for
+from wfctl.operations.outputs import OutputBounds
 from wfctl.operations.resume import check_resume, record_resume
 from wfctl.store import rundir
 from wfctl.store.ledger import definitions, executions, runs, schedules
@@ -56,6 +61,7 @@ LOG = logging.getLogger("wfctl.driver")
 OVERDUE_SHARE = 0.8  #: of `max_run`; from there on a run is overdue (6.8)
 LARGEST_KEPT_OUTPUT = 16 * 1024  #: bytes of JSON in the ledger; a larger output is read from its file
 _AT_ONCE = 8  #: launches sent in one piece
+_OF_THE_MACHINE = (RefusedAt.RECORD, RefusedAt.OUTPUT, RefusedAt.FORK)  #: refusals that are not for the job's own sake
 _LOOK_AGAIN_S = 1.0  #: how often a process is looked at that no keeper holds and no pidfd tells of
 
 
@@ -102,11 +108,17 @@ class Driver:
         self.only = only  #: the one run this driver is for; None: every run whose `driver` lock is free
         self.live: dict[int, Live] = {}
         self.on_transition: Callable[[RunRow, Status], None] = lambda run, status: None
+        self.on_refused: Callable[[int], None] = lambda number: None  #: called where the machine has not what a launch needs
+        self.outputs: OutputBounds | None = None  #: told of each end, so that its logs are looked at once more (6.15)
+        self._held: list[_Launch] = []  #: what they need is used up: asked for once it is there again (7.7)
+        self._held_until = 0.0
         self._left_alone: set[int] = set()  #: unfinished runs that a command drives
-        self._others: list[Keeper] = []  #: keepers of commands that are gone, with runs still at work
+        #: by directory and protocol: keepers of commands that are gone, and of older and newer supervisors, with runs at work
+        self._others: dict[tuple[str, int], Keeper] = {}
         self._reports: list[Report] = []  #: taken from a keeper and not yet written down
         self._launches: list[_Launch] = []  #: marked and not yet asked for
         self._may_mark = True
+        self.doubts = Doubts(context, self._forget)  #: runs that are left alone, because their records contradict each other
         self._base = preflight.base_environment(_environ())
         self._store_id = context.ledger.store_id
 
@@ -114,7 +126,7 @@ class Driver:
 
     def descriptors(self) -> dict[int, bool]:
         """Return what becomes readable when `take_in` has something to do, and whether it is to be written to as well."""
-        keepers = {keeper.fileno(): keeper.wants_write for keeper in [self.keeper, *self._others] if not keeper.closed}
+        keepers = {keeper.fileno(): keeper.wants_write for keeper in self._keepers() if not keeper.closed}
         return keepers | {live.pidfd: False for live in self.live.values() if live.pidfd is not None}
 
     def next_timer(self) -> float | None:
@@ -122,11 +134,13 @@ class Driver:
         times = [time for live in self.live.values() for time in live.times()]
         if self._left_alone or any(live.process is not None and live.pidfd is None for live in self.live.values()):
             times.append(self.context.clock.monotonic() + _LOOK_AGAIN_S)
+        if self._held:
+            times.append(self._held_until)
         return min(times) if times else None
 
     def mark_note(self) -> Mapping[str, Json]:
         """Return what is written with a mark: when it was made, by the clock that a keeper tells its age by (6.10)."""
-        return {"boot": boot_id(), "since_ns": boottime_ns(), "keeper": self.keeper_place}
+        return {"boot": boot_id(), "since_ns": boottime_ns(), "keeper": self.keeper_place, "protocol": PROTOCOL}
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[None]:
@@ -138,6 +152,7 @@ class Driver:
         except BaseException:
             self._launches = launches
             raise
+        self.doubts.block()
 
     # -- launching -------------------------------------------------------------------------------------------------------
 
@@ -156,19 +171,48 @@ class Driver:
             if len(requests) == _AT_ONCE:  # the keeper launches these while the next are made ready
                 self.keeper.launch(requests)
                 requests = []
-            run = runs.find(self.context.ledger.connection, launch.number)
-            if run is None or run.status in FINISHED:
-                continue
-            if run.stop is not None:
-                self._settle_unsent(launch)
-                continue
-            self.live[launch.number] = self._live_of(run, launch.k, launch.step)
-            try:
-                requests.append(request_for(self.context, run, launch.k, launch.step, self._base, self._store_id))
-            except Unlaunchable as error:
-                self._reports.append(_refusal(run.id, launch.k, error, self.context.now()))
+            with self.doubts.about(launch.number):
+                requests += self._requests_of(launch)
         if requests:
             self.keeper.launch(requests)
+        self.doubts.block()
+
+    def _requests_of(self, launch: _Launch) -> list[LaunchRequest]:
+        """Make a marked execution ready, and return what to ask for, if anything."""
+        run = runs.find(self.context.ledger.connection, launch.number)
+        if run is None or run.status in FINISHED:
+            return []
+        if run.stop is not None:
+            self._settle_unsent(launch)
+            return []
+        self.live[launch.number] = self._live_of(run, launch.k, launch.step)
+        try:
+            return [request_for(self.context, run, launch.k, launch.step, self._base, self._store_id)]
+        except Unlaunchable as error:
+            if error.what == "directory" and error.errno in USED_UP:
+                self._hold(launch, error)
+            else:
+                self._reports.append(_refusal(run.id, launch.k, error, self.context.now()))
+            return []
+
+    def _hold(self, launch: _Launch, error: Unlaunchable) -> None:
+        """Not even its directory can be made: nothing was asked for, so it is no failure of the run (7.7)."""
+        LOG.debug("%s waits to be launched: %s", run_name(launch.number), error.message, extra={"action": "launch_held"})
+        self._held.append(launch)
+        self._held_until = self.context.clock.monotonic() + _LOOK_AGAIN_S
+        self.on_refused(error.errno)
+
+    def _send_held(self) -> None:
+        """Ask for what was held, unless its time has passed meanwhile (6.10)."""
+        held, self._held = self._held, []
+        for launch in held:
+            run = runs.find(self.context.ledger.connection, launch.number)
+            row = executions.find(self.context.ledger.connection, launch.number, launch.k)
+            if run is not None and row is not None and row.how is None and self._is_too_late(run, row):
+                self._settle_unknown(row, How.NOT_LAUNCHED)
+            else:
+                self._launches.append(launch)
+        self._send_launches()
 
     def _settle_unsent(self, launch: _Launch) -> None:
         """A stop came before the launch was asked for: it never will be."""
@@ -203,14 +247,21 @@ class Driver:
         """
         if self._left_alone:
             self._adopt_left_alone()
+        remedied = self.doubts.regained()
+        if remedied:
+            self.recover(remedied)
         self._poll()
         moment = self.context.clock.monotonic()
+        if self._held and moment >= self._held_until:
+            self._send_held()
+        if self._launches:  # what followed from a keeper's last words
+            self._send_launches()
         if not self._reports and not self._is_timer_due(moment):
             return False
         stops: list[tuple[Live, timedelta]] = []
         with self._recording():
             for report in self._reports:
-                self._apply(report)
+                self._take(report)
             self._run_timers(moment, stops)
         self._reports = []
         for live, grace in stops:
@@ -222,19 +273,48 @@ class Driver:
         return True
 
     def _poll(self) -> None:
-        for keeper in [self.keeper, *self._others]:
+        for keeper in self._keepers():
             if keeper.wants_write:
                 keeper.flush()
             self._reports += keeper.poll()
             if keeper.closed:
+                self._write_down()  # its last words first
                 self._keeper_went(keeper)
-        self._others = [keeper for keeper in self._others if not keeper.closed]
+        self._let_run_empty()
         for live in list(self.live.values()):
             if live.process is not None and not is_same_process(*live.process):
-                self._process_went(live)
+                with self.doubts.about(live.number):
+                    self._process_went(live)
+
+    def _keepers(self) -> list[Keeper]:
+        return [self.keeper, *self._others.values()]
+
+    def _let_run_empty(self) -> None:
+        """Let go of every other keeper that holds none of our executions: it ends once nobody needs it (6.9)."""
+        needed = {id(live.keeper) for live in self.live.values()}
+        for key, keeper in list(self._others.items()):
+            if keeper.closed or id(keeper) not in needed:
+                keeper.close()
+                del self._others[key]
+
+    def _write_down(self) -> None:
+        """Write down what was reported, in a transaction of its own."""
+        if not self._reports:
+            return
+        with self._recording():
+            for report in self._reports:
+                self._take(report)
+        self._reports = []
 
     def _is_timer_due(self, moment: float) -> bool:
         return any(time <= moment for live in self.live.values() for time in live.times())
+
+    def _take(self, report: Report) -> None:
+        """Write down one report; a run whose records do not allow it is left alone, and the others are not (7.4)."""
+        number = run_number(report.run)
+        if number is not None and number not in self.doubts.runs:
+            with self.doubts.about(number):
+                self._apply(report)
 
     def _apply(self, report: Report) -> None:
         connection = self.context.ledger.connection
@@ -252,6 +332,8 @@ class Driver:
             detail = {"errno": report.errno, "what": str(report.what)}
             at = self._time(report.at)
             executions.settle(connection, row, how=How.REFUSED, started_at=None, ended_at=at, detail=detail)
+            if report.what in _OF_THE_MACHINE and report.errno in USED_UP:
+                self.on_refused(report.errno)
         else:
             self._settle_ended(row, report)
         self._follow(row.run)
@@ -395,6 +477,8 @@ class Driver:
         if run.schedule is not None:
             schedules.slot_freed(connection, run.schedule, now)
         self._forget(run.number)
+        if self.outputs is not None:
+            self.outputs.at_end(run.number)
 
     def _write_checkpoint(self, run: RunRow, status: Status, ends: Sequence[ExecutionEnd]) -> None:
         """Keep how far a stopped run came (6.5); before the commit, so that a run shown as stopped always has it."""
@@ -423,32 +507,36 @@ class Driver:
 
     def _run_timers(self, moment: float, stops: list[tuple[Live, timedelta]]) -> None:
         """Within a transaction, carry out what is due by the clock: retries, limits, warnings."""
-        connection = self.context.ledger.connection
         for live in list(self.live.values()):
-            if live.overdue_at is not None and live.overdue_at <= moment:
-                live.overdue_at = None
-                runs.set_fields(connection, live.number, is_overdue=1)
-                LOG.warning(
-                    "%s is overdue: it has used four fifths of its limit",
-                    run_name(live.number),
-                    extra={"action": "run_overdue"},
-                )
-            if live.deadline is not None and live.deadline <= moment:
-                live.deadline = None
-                run = runs.find(connection, live.number)
-                if run is not None and run.max_run is not None:
-                    self._record_stop(live.number, self._deadline_reason(run), stops)
-            if live.step_deadline is not None and live.step_deadline <= moment:
-                live.step_deadline = None
-                self._record_timeout(live, stops)
-            if live.kill_at is not None and live.kill_at <= moment:
-                live.kill_at = None
-                stops.append((live, timedelta(0)))
-            if live.retry_at is not None and live.retry_at <= moment:
-                live.retry_at = None
-                run = runs.find(connection, live.number)
-                if run is not None and run.status not in FINISHED:
-                    self._mark_next(run, Mark(live.step))
+            with self.doubts.about(live.number):
+                self._run_timers_of(live, moment, stops)
+
+    def _run_timers_of(self, live: Live, moment: float, stops: list[tuple[Live, timedelta]]) -> None:
+        connection = self.context.ledger.connection
+        if live.overdue_at is not None and live.overdue_at <= moment:
+            live.overdue_at = None
+            runs.set_fields(connection, live.number, is_overdue=1)
+            LOG.warning(
+                "%s is overdue: it has used four fifths of its limit",
+                run_name(live.number),
+                extra={"action": "run_overdue"},
+            )
+        if live.deadline is not None and live.deadline <= moment:
+            live.deadline = None
+            run = runs.find(connection, live.number)
+            if run is not None and run.max_run is not None:
+                self._record_stop(live.number, self._deadline_reason(run), stops)
+        if live.step_deadline is not None and live.step_deadline <= moment:
+            live.step_deadline = None
+            self._record_timeout(live, stops)
+        if live.kill_at is not None and live.kill_at <= moment:
+            live.kill_at = None
+            stops.append((live, timedelta(0)))
+        if live.retry_at is not None and live.retry_at <= moment:
+            live.retry_at = None
+            run = runs.find(connection, live.number)
+            if run is not None and run.status not in FINISHED:
+                self._mark_next(run, Mark(live.step))
 
     def _deadline_reason(self, run: RunRow) -> Reason:
         """Name the limit, and how to change it (6.8)."""
@@ -470,8 +558,9 @@ class Driver:
     def stop(self, number: int, reason: Reason, *, grace: timedelta | None = None) -> bool:
         """End a run: recorded with its reason before the first signal; what is recorded decides the outcome (6.11).
 
-        Return False when it has ended, or a stop of it is recorded already.
+        Return False when it has ended, or a stop of it is recorded already. Raise Blocked where it is left alone.
         """
+        self.doubts.refuse(number)
         stops: list[tuple[Live, timedelta]] = []
         with self._recording():
             recorded = self._record_stop(number, reason, stops, grace)
@@ -497,6 +586,7 @@ class Driver:
         then.
         """
         connection = self.context.ledger.connection
+        self.doubts.refuse(number)
         with self._recording():
             run = runs.find(connection, number)
             assert run is not None
@@ -555,10 +645,11 @@ class Driver:
         """Forget all that was held in mind; `recover` finds it again (2.10)."""
         for number in list(self.live):
             self._forget(number)
-        self._reports, self._launches = [], []
-        for keeper in self._others:
+        self._reports = [report for report in self._reports if not getattr(report, "recorded", True)]  # nobody else knows
+        self._launches, self._held = [], []
+        for keeper in self._others.values():
             keeper.close()
-        self._others = []
+        self._others = {}
 
     def close(self) -> None:
         """Let go of keepers and processes; runs go on."""
@@ -580,17 +671,22 @@ class Driver:
         """
         counts = {"adopted": 0, "ended": 0, "not-launched": 0, "abandoned": 0}
         connection = self.context.ledger.connection
+        self._write_down()
+        self.doubts.look(self.only)
         for row in executions.unsettled(connection):
-            if (numbers is None or row.run in numbers) and self._is_ours(row.run):
-                self._recover_one(row, counts)
+            is_asked = (numbers is None or row.run in numbers) and row.run not in self.doubts.runs
+            if is_asked and self._is_ours(row.run):
+                with self.doubts.about(row.run):
+                    self._recover_one(row, counts)
         for run in runs.unfinished(connection):
-            if numbers is not None and run.number not in numbers:
+            if (numbers is not None and run.number not in numbers) or run.number in self.doubts.runs:
                 continue
             is_resting = run.status is not Status.INTERRUPTED and run.number not in self.live and self._is_ours(run.number)
             if is_resting and not any(launch.number == run.number for launch in self._launches):
-                with self._recording():
+                with self._recording(), self.doubts.about(run.number):
                     self._follow(run.number)
         self._send_launches()
+        self.doubts.block()
         self._finish_recorded_stops()
         return counts
 
@@ -624,19 +720,19 @@ class Driver:
         if record is not None:
             self._may_mark = False
             with self._recording():
-                self._apply(record)
+                self._take(record)
 
     def _recorded_end(self, number: int) -> Ended | Refused | None:
         rows = [row for row in executions.of_run(self.context.ledger.connection, number) if row.how is None]
         return self._record_of(rows[0]) if rows else None
 
     def _recover_one(self, row: ExecutionRow, counts: dict[str, int]) -> None:
-        name = run_name(row.run)
         record = self._record_of(row)
-        keeper = self._keeper_of(row)
-        standing = None if record is not None or keeper is None else self._forbid(keeper, name, row.k)
+        keeper, standing = (None, None) if record is not None else self._ask_keepers(row)
         if standing is not None and standing.state is Holding.ENDED and record is None:
             record = standing.ended or standing.refused or self._record_of(row)
+        if record is None and (standing is None or standing.state is not Holding.RUNNING):
+            row = self._with_process(row)
         found = decide_recovery(
             has_record=record is not None,
             is_running=standing is not None and standing.state is Holding.RUNNING,
@@ -682,20 +778,39 @@ class Driver:
         is_this = record is not None and record.run == run_name(row.run) and record.k == row.k
         return record.outcome if record is not None and is_this else None
 
-    def _keeper_of(self, row: ExecutionRow) -> Keeper | None:
-        """Return the keeper that the execution was, or would have been, sent to; None when it is gone."""
-        place = row.mark.get("keeper", "store")
-        if place == self.keeper_place:
-            return None if self.keeper.closed else self.keeper
-        name = run_name(row.run)
-        directory = self.context.layout.root if place == "store" else self.context.layout.run(name).root
+    def _ask_keepers(self, row: ExecutionRow) -> tuple[Keeper | None, Standing | None]:
+        """Have every living keeper forbid an execution; return the one that holds it, else the one it would have been sent to,
+        with its answer (6.10). The one it would have been sent to is asked first.
+        """
+        place, sent_to = row.mark.get("keeper", "store"), int(row.mark.get("protocol", 1))
+        layout, name = self.context.layout, run_name(row.run)
+        directory = layout.root if place == "store" else layout.run(name).root
+        asked: tuple[Keeper | None, Standing | None] = None, None
+        for protocol in [sent_to, *(each for each in protocols_at(directory) if each != sent_to)]:
+            is_own = place == self.keeper_place and protocol == PROTOCOL
+            keeper = self.keeper if is_own else self._other_keeper(directory, protocol, name)
+            if keeper is None or keeper.closed:
+                continue
+            standing = self._forbid(keeper, name, row.k)
+            if standing is not None and standing.state is not Holding.FORBIDDEN:
+                return keeper, standing
+            if protocol == sent_to:
+                asked = keeper, standing
+        return asked
+
+    def _other_keeper(self, directory: Path, protocol: int, name: str) -> Keeper | None:
+        key = (str(directory), protocol)
+        if key in self._others:
+            return self._others[key]
         try:
-            other = KeeperClient.connect(directory)
+            other = KeeperClient.connect(directory, protocol)
         except WfctlError as error:
+            if error.data.get("errno") in USED_UP:
+                raise  # it may well live: nothing is decided before it can be asked
             LOG.warning("cannot ask the keeper of %s: %s", name, error, extra={"action": "keeper_lost"})
             return None
         if other is not None:
-            self._others.append(other)
+            self._others[key] = other
         return other
 
     def _forbid(self, keeper: Keeper, name: str, k: int) -> Standing | None:
@@ -715,6 +830,23 @@ class Driver:
         if "pid" not in mark:
             return None
         return int(mark["pid"]), int(mark["start_time"]), str(mark["boot"])
+
+    def _with_process(self, row: ExecutionRow) -> ExecutionRow:
+        """Return an execution with its process, where that lives and its keeper went before it could tell of it.
+
+        A slot is never freed over a living process (6.8), so it is looked for by the marks in its environment.
+        """
+        since = row.mark.get("since_ns")
+        if "pid" in row.mark or row.mark.get("boot") != boot_id() or not isinstance(since, int):
+            return row
+        found = find_process((str(self.context.layout.root), run_name(row.run), str(row.k)), since)
+        if found is None:
+            return row
+        at = datetime.now(UTC) - timedelta(microseconds=found.age_ns // 1000)
+        told = Started(run=run_name(row.run), k=row.k, pid=found.pid, start_time=found.start_time, boot_id=boot_id(), at=at)
+        with self._recording():
+            self._apply(told)
+        return executions.find(self.context.ledger.connection, row.run, row.k) or row
 
     def _adopt(self, row: ExecutionRow, keeper: Keeper, started: Started | None) -> None:
         run = runs.find(self.context.ledger.connection, row.run)
@@ -788,23 +920,27 @@ class Driver:
 
     def _keeper_went(self, keeper: Keeper) -> None:
         """Its runs live on: take what it recorded, watch what lives, settle the rest (6.9)."""
-        connection = self.context.ledger.connection
         for live in list(self.live.values()):
-            if live.keeper is not keeper or live.k is None:
-                continue
-            row = executions.find(connection, live.number, live.k)
-            if row is None or row.how is not None:
-                continue
-            record = self._record_of(row)
-            process = self._process_of(row)
-            if record is not None:
-                self._reports.append(record)
-                live.keeper = None
-            elif process is not None and is_same_process(*process):
-                self._watch(row)
-            else:
-                live.keeper = None
-                self._settle_unknown(row, How.UNKNOWN if row.started_at is not None else How.ABANDONED)
+            if live.keeper is keeper and live.k is not None:
+                with self.doubts.about(live.number):
+                    self._keeper_of_run_went(live, live.k)
+
+    def _keeper_of_run_went(self, live: Live, k: int) -> None:
+        row = executions.find(self.context.ledger.connection, live.number, k)
+        if row is None or row.how is not None:
+            return
+        record = self._record_of(row)
+        if record is None:
+            row = self._with_process(row)
+        process = self._process_of(row)
+        if record is not None:
+            self._reports.append(record)
+            live.keeper = None
+        elif process is not None and is_same_process(*process):
+            self._watch(row)
+        else:
+            live.keeper = None
+            self._settle_unknown(row, How.UNKNOWN if row.started_at is not None else How.ABANDONED)
 
     def _process_went(self, live: Live) -> None:
         """A watched process is gone: its record says how, or nobody knows."""

@@ -13,14 +13,16 @@ from typing import Any
 
 from wfctl.core.model import FINISHED, Status, run_name
 from wfctl.core.plain import json_bytes
-from wfctl.errors import Blocked, InvalidArgument, IoError, PreflightFailed, Problem, WrongState
+from wfctl.errors import Blocked, InvalidArgument, IoError, MissingExtra, PreflightFailed, Problem, WrongState
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Origin
 from wfctl.operations import deployments, preflight, reconcile
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver, NoKeeper
 from wfctl.operations.listing import require_run
+from wfctl.operations.outputs import OutputBounds
 from wfctl.operations.views import CheckView
+from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import executions, runs
 from wfctl.store.locks import FileLock, is_held
 
@@ -136,6 +138,7 @@ class LocalDriver:
         self._lock = lock
         keeper = KeeperClient.start(context.layout.run(run_name(number)).root, Origin.COMMAND)
         self.driver = Driver(context, keeper, keeper_place="run", only=number)
+        self.driver.outputs = outputs_of(context)
 
     @classmethod
     def start(cls, context: Context, deployment_id: str, given: Any) -> LocalDriver:
@@ -146,6 +149,8 @@ class LocalDriver:
         bound = check_manual(context, deployment_id, given)
         with context.ledger.transaction() as connection:
             number = runs.reserve_number(connection)
+            while context.layout.run(run_name(number)).root.exists():  # of a run that an older ledger does not know (2.8)
+                number = runs.reserve_number(connection)
         local = cls.engage(context, number)
         try:
             new = admit_manual(context, deployment_id, bound, local.driver.mark_note(), number=number)
@@ -196,6 +201,8 @@ class LocalDriver:
     @property
     def is_over(self) -> bool:
         """Tell whether there is nothing left to drive."""
+        if self.number in self.driver.doubts.runs:
+            return True
         row = runs.find(self.context.ledger.connection, self.number)
         return row is None or row.status in FINISHED or row.status is Status.INTERRUPTED
 
@@ -208,9 +215,15 @@ class LocalDriver:
         select.select(list(waiting), writing, [], min(wait, _LOOK_FOR_STOP_S))
         self.driver.take_in()
         self.driver.finish_stopped(self.number)
+        self._bound_output()
+
+    def _bound_output(self) -> None:
+        if self.driver.outputs is not None:
+            self.driver.outputs.look(self.driver.live, self.context.clock.monotonic())
 
     def close(self) -> None:
         """Give the run free: whoever looks next drives it on."""
+        self._bound_output()
         self.driver.close()
         self._lock.release()
 
@@ -241,6 +254,15 @@ class LocalDriver:
         if done.returncode != 0:
             said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise IoError(f"{name} was started, but the process that was to drive it on ended: {said}", {"run_id": name})
+
+
+def outputs_of(context: Context) -> OutputBounds:
+    """Return what bounds output where no supervisor does (6.15); where settings cannot be read, by the built-in ones."""
+    try:
+        settings = load_settings(context.layout.root, os.environ)
+    except MissingExtra:
+        settings = Settings()
+    return OutputBounds(context.layout, most=lambda: settings.max_output, every_s=lambda: settings.poll_interval_s, worker=None)
 
 
 def claim(context: Context, number: int) -> FileLock | None:
@@ -277,7 +299,9 @@ def settle_if_over(context: Context, number: int) -> None:
     lock = claim(context, number) if driver.is_end_recorded(number) else None
     if lock is not None:
         with lock:
+            driver.outputs = outputs_of(context)
             driver.settle_recorded(number)
+            driver.outputs.look((), context.clock.monotonic())
 
 
 def cancel(context: Context, run_id: str, reason: str | None, *, grace: timedelta | None) -> None:
@@ -303,6 +327,7 @@ def cancel(context: Context, run_id: str, reason: str | None, *, grace: timedelt
             with context.ledger.transaction() as connection:  # before the recovery, which would go on with the next step
                 runs.record_stop(connection, row.number, stop)
             local.driver.recover()
+            local.driver.doubts.refuse(row.number)
             if grace is not None:
                 local.driver.hurry(row.number, grace)
         while not local.is_over:

@@ -7,6 +7,7 @@ requests are answered, few enough a round that no flood delays an admission (con
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -28,6 +29,7 @@ SECONDS_A_ROUND = 0.05
 _READ = 65536
 _ACCEPTS_A_ROUND = 64
 _PAUSE_S = 0.5  # after a failed accept
+_SAY_EVERY_S = 60.0  # that accepting fails
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +58,8 @@ class ControlServer:
         self._selector: selectors.BaseSelector | None = None
         self._resume_at: float | None = None  # while no new connection is taken
         self._waits_for_room = False
+        self._spare: int | None = None  # given up for a connection where no descriptor is left, so that somebody can ask why
+        self._said_at = -math.inf
         self._directory_fd = os.dup(directory_fd)
         self._uids = {0, os.fstat(directory_fd).st_uid}
         try:
@@ -116,6 +120,9 @@ class ControlServer:
             self._flush(connection)
             self._drop(connection)
         os.close(self._directory_fd)
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
     @property
     def connections(self) -> int:
@@ -133,16 +140,31 @@ class ControlServer:
                     self._waits_for_room = True
                     self._pause(IDLE_S)
                     return
+            if self._spare is None:
+                with contextlib.suppress(OSError):
+                    self._spare = os.dup(self._directory_fd)
             try:
-                accepted, _address = self._listener.accept()
+                accepted = self._accept_one()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptors or memory: the listener stays readable, so do not spin on it
-                _log.warning("cannot accept a connection: %s", error, extra={"action": "rpc_accept_failed"})
+                if self._monotonic() >= self._said_at + _SAY_EVERY_S:
+                    self._said_at = self._monotonic()
+                    _log.warning("cannot accept a connection: %s", error, extra={"action": "rpc_accept_failed"})
                 self._drop_idlest(0.0)
                 self._pause(_PAUSE_S)
                 return
             self._welcome(accepted)
+
+    def _accept_one(self) -> socket.socket:
+        try:
+            return self._listener.accept()[0]
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or self._spare is None:
+                raise
+        os.close(self._spare)
+        self._spare = None
+        return self._listener.accept()[0]
 
     def _welcome(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)

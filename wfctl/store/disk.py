@@ -72,6 +72,17 @@ class Disk:
             self.sync_directory(path.parent)
         return True
 
+    def move_directory(self, path: Path, target: Path) -> bool:
+        """Give a directory another name, which a `sync_directory` makes durable. Return whether it was there."""
+        self.point("move-directory")
+        try:
+            path.rename(target)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _failure("move", path, error) from error
+        return True
+
     def sync_file(self, path: Path) -> None:
         """Bring what was written to a file to the disk."""
         self.point("sync-file")

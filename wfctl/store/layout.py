@@ -10,6 +10,7 @@ from typing import Literal
 from wfctl.errors import InvalidArgument
 
 Kind = Literal["schedule", "deployment"]
+_ASIDE = ".gone."
 
 
 class Layout:
@@ -64,6 +65,14 @@ class Layout:
     def keeper_lock(self, protocol: int) -> Path:
         """Return the lock of the store's keeper of that protocol."""
         return self.root / f"keeper.{protocol}.lock"
+
+    def aside(self, run_id: str) -> Path:
+        """Return where a run's directory waits for its removal, once the run is let go."""
+        return self.runs / f"{_ASIDE}{run_id}"
+
+    def is_aside(self, name: str) -> bool:
+        """Tell whether that name below `runs` is of a directory that waits for its removal."""
+        return name.startswith(_ASIDE)
 
     def run(self, run_id: str) -> RunPaths:
         """Return the paths of one run."""

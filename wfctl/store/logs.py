@@ -67,14 +67,27 @@ def lost_bytes(path: Path) -> int:
 
 
 def _chunks(descriptor: int, start: int, end: int) -> Iterator[Chunk]:
-    for first, last, is_gap in _stretches(descriptor, start, end):
-        if is_gap:
-            yield Chunk(first, last - first, None)
-            continue
-        offset = first
-        while offset < last and (data := os.pread(descriptor, min(_BLOCK, last - offset), offset)):
-            yield Chunk(offset, len(data), data)
-            offset += len(data)
+    """Where a gap opens under a stretch that is being read, its zeros are not taken for what the run wrote."""
+    offset = start
+    while offset < end:
+        for first, last, is_gap in _stretches(descriptor, offset, end):
+            offset = first
+            if is_gap:
+                yield Chunk(first, last - first, None)
+                offset = last
+            while offset < last and (data := os.pread(descriptor, min(_BLOCK, last - offset), offset)):
+                if not _is_data(descriptor, offset, offset + len(data)):
+                    break
+                yield Chunk(offset, len(data), data)
+                offset += len(data)
+            if offset < last:
+                break
+        if offset < end and not os.pread(descriptor, 1, offset):
+            return  # it was cut off meanwhile
+
+
+def _is_data(descriptor: int, first: int, last: int) -> bool:
+    return next(_stretches(descriptor, first, last)) == (first, last, False)
 
 
 def _stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int, bool]]:

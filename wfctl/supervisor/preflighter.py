@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ class Preflighter:
             fresh = deque(each for each in asked if each[0] not in self._at_work)  # a dead mount costs one thread, not more
             self._at_work.update(subject for subject, _ in fresh)
             if fresh:
-                self._work(fresh)
+                self._begin(fresh)
             wanted = [subject for subject, _ in questions]
             self._wait(wanted, patience_s)
             return self._take(wanted)
@@ -93,6 +94,16 @@ class Preflighter:
 
     _batches: list[_Batch] = field(default_factory=list)
 
+    def _begin(self, checks: deque[tuple[Subject, Check]]) -> None:
+        try:
+            self._work(checks)
+        except RuntimeError as error:  # no thread can be had: nothing was asked (7.7)
+            for subject, _ in checks:
+                self._at_work.discard(subject)
+                del self._asked_at[subject]
+            self._batches.pop()
+            raise OSError(errno.EAGAIN, "no thread can be started for a preflight") from error
+
     def _work(self, checks: deque[tuple[Subject, Check]]) -> None:
         batch = _Batch(checks, at=self.monotonic())
         self._batches.append(batch)
@@ -105,7 +116,12 @@ class Preflighter:
             if batch.checks and not batch.is_abandoned and self.monotonic() - batch.at > _STALL_S:
                 batch.is_abandoned = True
                 rest, batch.checks = batch.checks, deque()
-                self._work(rest)
+                try:
+                    self._work(rest)
+                except RuntimeError:  # no thread can be had: the stalled one keeps them
+                    self._batches.pop()
+                    batch.checks, batch.is_abandoned = rest, False
+                    continue
                 rescued = True
         return rescued
 

@@ -19,7 +19,8 @@ from wfctl.core.model import Status
 from wfctl.errors import DamagedStore, Draining, IoError, StoreLocked, TimedOut, WfctlError, WrongState
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Keeper, Origin
-from wfctl.operations import preflight, reconcile, rounds, upkeep
+from wfctl.linux import USED_UP
+from wfctl.operations import consistency, preflight, reconcile, restored, rounds, upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.rounds import Question, RoundPlan, Subject
@@ -30,7 +31,11 @@ from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
 from wfctl.store.ledger.connection import translated
 from wfctl.store.ledger.runs import RunRow
 from wfctl.store.locks import FileLock, read_owner
+from wfctl.supervisor.asides import Asides, reopener
+from wfctl.supervisor.blocked import BlockedLog
+from wfctl.supervisor.chores import Chores
 from wfctl.supervisor.desk import Desk, DirectDoor
+from wfctl.supervisor.health import Health
 from wfctl.supervisor.preflighter import Check, Preflighter
 from wfctl.supervisor.starting import StartingRuns
 from wfctl.supervisor.waiting import Waiter
@@ -71,7 +76,10 @@ class SupervisorService:
         self.on_reload: Callable[[bool], None] = lambda begins: None  #: called when a reload begins, and when it is done
         self.on_drain: Callable[[], None] = lambda: None  #: called when a drain that ends it begins
         self.is_held = False  #: an operator's `drain`: nothing is admitted until it is undone
-        self.problems: dict[str, str] = {}  #: by kind: what keeps it from working as it should
+        self.health = Health(store.context.clock.monotonic)
+        self.blocked = BlockedLog()
+        self.found: list[str] = []  #: what its start found and a person should look at
+        self.problems = self.health.problems  #: by kind: what keeps it from working as it should
 
     # -- the public calls ------------------------------------------------------------------------------------------------
 
@@ -92,7 +100,8 @@ class SupervisorService:
     def step(self) -> datetime | None:
         """Do one round at the store's clock and return the next wake-up, or None when nothing lies ahead.
 
-        The first call takes the lock and recovers. When it returns, everything due is settled and each launch has been sent.
+        The first call takes the lock and recovers. When it returns, everything due is settled and each launch has been sent;
+        where the machine refuses that, `problems` says so, and the next call tries again (2.10, 7.7).
         Raise StoreLocked when another supervisor owns the store.
         """
         if self._thread is not None:
@@ -100,7 +109,8 @@ class SupervisorService:
         if not self._is_open:
             self.open()
             self._outer_door, self._store.door = self._store.door, DirectDoor(self)
-        return self._round(patience_s=_PATIENT_S)
+        wake, wait_s = self._guarded_round(_PATIENT_S)
+        return wake if wait_s is None else self._context.now() + timedelta(seconds=wait_s)
 
     def stop(self) -> None:
         """Drain and release the store (7.6): admission stops, active runs get `drain_grace_s`. Without effect when stopped."""
@@ -223,6 +233,7 @@ class SupervisorService:
         self._server.register(self._waiter.selector)
         self._preflighter = Preflighter(self._context.clock.monotonic, self._waiter.wake)
         self._starting = StartingRuns(self._context.clock.monotonic, self._waiter.wake)
+        self.asides = Asides(reopener(self._store), self._waiter.wake)
         self._base = preflight.base_environment(os.environ)
 
     def _recover(self) -> dict[str, int]:
@@ -232,9 +243,15 @@ class SupervisorService:
             session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
         self.driver = Driver(self._context, self._find_keeper())
         self.driver.on_transition = self._log_transition
+        self.driver.on_refused = lambda number: self.health.refused(number, self.settings.poll_interval_s)
+        self.chores = Chores(self._context, self.driver, lambda: self.settings, self.health)
+        consistency.look_at_start(self._context)  # before anything is decided by what may contradict itself
         upkeep.renew_calendars(self._context)
         self.ignored = reconcile.everything(self._context)
+        self.found = restored.enter_unknown(self._context)
         counts = self.driver.recover()
+        self.blocked.look(self._context)
+        self.chores.begin()
         self._plan = RoundPlan(
             slots=self.settings.max_concurrent_runs,
             session=session,
@@ -262,7 +279,7 @@ class SupervisorService:
 
     def _let_go(self) -> None:
         """Close what is open, the lock last."""
-        for part in ("_server", "driver", "_waiter"):
+        for part in ("_server", "asides", "chores", "driver", "_waiter"):
             if part in vars(self):
                 getattr(self, part).close()
         if "_context" in vars(self):
@@ -274,6 +291,7 @@ class SupervisorService:
     def _round(self, *, patience_s: float) -> datetime | None:
         """Take in what was reported, settle what is due, launch what was admitted; return when to do so again."""
         self._finish_starting()
+        self.asides.finish()
         self.driver.take_in()
         self._look_after_keeper()
         self._look_at_files(patience_s)
@@ -287,7 +305,12 @@ class SupervisorService:
                 if not admitted or not self.driver.has_reports:
                     break
                 self.driver.take_in()
-        return self._next_wake(now)
+                if not self._may_admit():
+                    break
+        self.blocked.look(self._context)
+        wake = self._next_wake(now)
+        self.chores.do(is_quiet=wake is None or wake - now > _AGAIN)
+        return wake
 
     def _look_at_clock(self, now: datetime) -> None:
         """Say once that the clock stands before what is consumed, and until when that holds admission up (5.14)."""
@@ -301,15 +324,7 @@ class SupervisorService:
     def _may_admit(self) -> bool:
         if self.is_draining:
             return False
-        usage = os.statvfs(self._context.layout.root)
-        free, needed = usage.f_bavail * usage.f_frsize, self.settings.free_needed(usage.f_blocks * usage.f_frsize)
-        if free < needed:
-            self._problem(
-                "disk", f"only {free} bytes are free and {needed} are needed: nothing is admitted until there is room"
-            )
-            return False
-        self._solved("disk")
-        return "keeper" not in self.problems
+        return self.health.allows(self._context.layout.root, self.settings) and "keeper" not in self.problems
 
     def _look_after_keeper(self) -> None:
         """Where the keeper is gone, start another; its runs are watched by pid meanwhile (6.9)."""
@@ -357,7 +372,9 @@ class SupervisorService:
                 due = schedules.next_wake(connection)
             if due is not None:
                 is_held_up = due <= now  # by a preflight that is still asked, or by what keeps us from admitting
-                times.append(now + _AGAIN if is_held_up else due)
+                is_broken = self.health.is_exhausted or "keeper" in self.problems
+                again = timedelta(seconds=self.settings.poll_interval_s) if is_broken else _AGAIN
+                times.append(now + again if is_held_up else due)
         moment = self._context.clock.monotonic()
         for at in (self.driver.next_timer(), self._files_at, self._starting.next_timer()):
             if at is not None:
@@ -373,13 +390,14 @@ class SupervisorService:
                 drained_at = self._context.clock.monotonic() + self.settings.drain_grace_s
                 LOG.info("draining: admission has stopped", extra={"action": "draining"})
                 self.on_drain()
-            wake, timeout = self._guarded_round()
+            wake, timeout = self._guarded_round(_STALL_S)
             if drained_at is not None and self._has_drained(drained_at):
                 return
             if self.until_idle and self._is_idle():
                 return
             left = self._serve()
-            timeouts = [each for each in (timeout, left, self.on_round()) if each is not None]
+            chores = self.chores.wait_s() if timeout is None else None  # none was done in a round that failed
+            timeouts = [each for each in (timeout, left, chores, self.on_round()) if each is not None]
             if drained_at is not None:
                 left_s = drained_at - self._context.clock.monotonic()
                 timeouts.append(left_s if left_s > 0 else _LOOK_AGAIN_S)  # what is being ended may take its time
@@ -393,19 +411,19 @@ class SupervisorService:
         left = self._server.serve()
         return 0.0 if self._context.ledger.commits != before else left
 
-    def _guarded_round(self) -> tuple[datetime | None, float | None]:
+    def _guarded_round(self, patience_s: float) -> tuple[datetime | None, float | None]:
         """Do a round; where the machine refuses, say so, trust nothing that was held, and try again after a while (2.10)."""
         try:
             with translated(self._context.ledger.path):
                 if self._must_recover:
                     self._begin_again()
-                wake = self._round(patience_s=_STALL_S)
+                wake = self._round(patience_s=patience_s)
         except DamagedStore:
             raise
         except (IoError, TimedOut, OSError) as error:
             if isinstance(error, OSError) and error.errno not in _EXHAUSTED:
                 raise
-            self._problem("ledger", f"nothing is admitted until this is over: {error}")
+            self.health.failed(error, self._context.layout.root, self.settings)
             self._must_recover = True
             return None, self.settings.poll_interval_s
         self._solved("ledger")
@@ -419,6 +437,7 @@ class SupervisorService:
         self._context.ledger.close()
         self._context.ledger = fresh
         self.driver.begin_again()
+        consistency.look_at_start(self._context)
         self.driver.recover()
         self._must_recover = False
 
@@ -548,15 +567,10 @@ class SupervisorService:
     # -- saying so -------------------------------------------------------------------------------------------------------
 
     def _problem(self, kind: str, message: str) -> None:
-        if self.problems.get(kind) != message:
-            is_new = kind not in self.problems
-            self.problems[kind] = message
-            if is_new:
-                LOG.error("%s", message, extra={"action": f"{kind}_problem"})
+        self.health.problem(kind, message)
 
     def _solved(self, kind: str) -> None:
-        if self.problems.pop(kind, None) is not None:
-            LOG.info("the problem with the %s is over", kind, extra={"action": f"{kind}_solved"})
+        self.health.solved(kind)
 
     def _log_admitted(self, admitted: Sequence[runs.NewRun]) -> None:
         for run in admitted:
@@ -577,7 +591,7 @@ class SupervisorService:
         LOG.info("%s is %s", run.id, status.value, extra=extra)
 
 
-_EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO)
+_EXHAUSTED = (*USED_UP, errno.EIO)
 
 
 def _draining() -> Draining:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from wfctl.core.model import Status
 from wfctl.core.steps import Ended
 
-FORMAT = 1  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
+FORMAT = 2  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
 APPLICATION_ID = 0x77666374  # "wfct"
 
 #: Frequent final statuses are below RARE, so that the partial indexes for the others stay small.
@@ -64,6 +64,7 @@ CREATE TABLE definitions (
   deleted_at INTEGER,
   UNIQUE (kind, id)
 );
+CREATE INDEX definitions_blocked ON definitions (kind, id) WHERE diagnostic IS NOT NULL;
 
 CREATE TABLE revisions (
   definition INTEGER NOT NULL REFERENCES definitions (number),
@@ -76,6 +77,7 @@ CREATE TABLE revisions (
   content TEXT NOT NULL,         -- the TOML
   plain TEXT NOT NULL,           -- the same, parsed, as JSON
   max_run INTEGER,               -- resolved limit of an attempt, microseconds
+  begins INTEGER,                -- where the calendar of a changed trigger begins; NULL: the trigger is the one before
   PRIMARY KEY (definition, revision)
 ) WITHOUT ROWID;
 
@@ -91,7 +93,8 @@ CREATE TABLE schedules (
   last_admission INTEGER,
   paused_at INTEGER,
   passing_until INTEGER,         -- up to here admitted instants may come due again, after a step back of the clock
-  is_disordered INTEGER NOT NULL DEFAULT 0  -- a row was recorded out of the order of instants
+  is_disordered INTEGER NOT NULL DEFAULT 0,  -- a row was recorded out of the order of instants
+  horizon INTEGER                -- older instants are no more kept; NULL: all are
 );
 CREATE INDEX schedules_by_wake ON schedules (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX schedules_by_capacity ON schedules (held_since, last_admission) WHERE waits_for = 2;
@@ -143,6 +146,7 @@ CREATE INDEX runs_by_schedule ON runs (schedule, number) WHERE schedule IS NOT N
 CREATE INDEX runs_unfinished ON runs (schedule, number) WHERE status BETWEEN 11 AND 13;
 CREATE INDEX runs_rare ON runs (status, number) WHERE status >= 10;
 CREATE INDEX runs_by_deployment ON runs (deployment, number);
+CREATE INDEX runs_manual ON runs (deployment, number) WHERE schedule IS NULL;
 
 CREATE TABLE executions (
   run INTEGER NOT NULL,
@@ -174,6 +178,7 @@ CREATE TABLE clock_events (
   recorded_at INTEGER NOT NULL,
   floor INTEGER NOT NULL,        -- where the schedule stood
   withdrawn TEXT NOT NULL,       -- JSON: what it took back
+  revision INTEGER,              -- the one that was current
   PRIMARY KEY (schedule, number)
 ) WITHOUT ROWID;
 
@@ -187,4 +192,15 @@ CREATE TABLE sessions (          -- when a supervisor was there
 """
 
 #: From format n to n + 1, each run in one transaction after a backup copy.
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS: dict[int, str] = {
+    1: """
+ALTER TABLE revisions ADD COLUMN begins INTEGER;
+ALTER TABLE clock_events ADD COLUMN revision INTEGER;
+ALTER TABLE schedules ADD COLUMN horizon INTEGER;
+CREATE INDEX runs_manual ON runs (deployment, number) WHERE schedule IS NULL;
+CREATE INDEX definitions_blocked ON definitions (kind, id) WHERE diagnostic IS NOT NULL;
+-- What was held until a change dropped it says since when; of these rows nobody knows any more.
+UPDATE occurrences SET reason = replace(reason, '}', ',"held_since":null}')
+  WHERE status = 4 AND reason IN ('{"code":"edited"}', '{"code":"paused"}', '{"code":"deleted"}');
+""",
+}

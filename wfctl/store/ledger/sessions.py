@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from wfctl.core.instants import from_micros, to_micros
@@ -47,11 +48,39 @@ def clock(connection: sqlite3.Connection) -> datetime:
 
 
 def add_clock_event(
-    connection: sqlite3.Connection, schedule: int, *, recorded_at: datetime, floor: datetime, withdrawn: Sequence[Json]
+    connection: sqlite3.Connection,
+    schedule: int,
+    *,
+    recorded_at: datetime,
+    floor: datetime,
+    withdrawn: Sequence[Json],
+    revision: int | None = None,
 ) -> None:
-    """Record that a schedule began anew because the clock stepped back, and what that took back."""
+    """Record that a schedule began anew because the clock stepped back, at which revision, and what that took back."""
     connection.execute(
-        "INSERT INTO clock_events SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ? FROM clock_events WHERE schedule = ?",
-        (schedule, to_micros(recorded_at), to_micros(floor), json.dumps(withdrawn), schedule),
+        "INSERT INTO clock_events (schedule, number, recorded_at, floor, withdrawn, revision)"
+        " SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM clock_events WHERE schedule = ?",
+        (schedule, to_micros(recorded_at), to_micros(floor), json.dumps(withdrawn), revision, schedule),
     )
     connection.execute("UPDATE counters SET clock = ?", (to_micros(recorded_at),))
+
+
+@dataclass(frozen=True, slots=True)
+class ClockEventRow:
+    """One time that a schedule began anew; `withdrawn` counts what was taken back. `revision` is None where it is not known."""
+
+    recorded_at: datetime
+    floor: datetime
+    revision: int | None
+    withdrawn: int
+
+
+def clock_events(connection: sqlite3.Connection, schedule: int) -> list[ClockEventRow]:
+    """Return the clock events of a schedule, in the order in which they happened."""
+    found = connection.execute(
+        "SELECT recorded_at, floor, revision, withdrawn FROM clock_events WHERE schedule = ? ORDER BY number", (schedule,)
+    )
+    return [
+        ClockEventRow(from_micros(recorded_at), from_micros(floor), revision, len(json.loads(withdrawn)))
+        for recorded_at, floor, revision, withdrawn in found
+    ]
