@@ -3,46 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
-from tests.support.place import FINAL, Place, eventually, is_alive
+from tests.support.place import FINAL, Place, is_alive
 from tests.support.processes import wait_for
-from wfctl.linux import process_stat
-
-OURS = {
-    "RUN_ID", "SCHEDULE_ID", "OCCURRENCE", "REVISION", "ATTEMPT", "STEP", "EXECUTION", "STORE", "INPUT", "FILES", "OUTPUT",
-    "CHECKPOINT", "INTERRUPT",
-}  # fmt: skip
-
-
-def test_fr_06_a_finished_job_never_counts(tmp_path: Path) -> None:
-    """Exit 0, SIGKILL by itself, its limit exceeded, a sleeper left behind: no slot stays taken, no zombie stays."""
-    with Place(tmp_path) as place:
-        place.job("exit 0", "fine")
-        place.job("kill -9 $$", "suicide")
-        place.job("sleep 60", "slow")
-        place.job("sleep 60 >/dev/null 2>&1 & echo $! >$NOTES/sleeper.pid", "leaves")
-        for name in ("fine", "suicide", "slow", "leaves"):
-            place.once(name, name, in_s=0.4, overlap="parallel", max_active_runs=2, max_run="400ms" if name == "slow" else None)
-        supervisor = place.supervisor("--max-concurrent-runs", "4")
-        runs = {run.schedule_id: place.until(run.run_id, *FINAL) for run in [place.run(index) for index in range(4)]}
-        assert (runs["fine"].status, runs["fine"].exit_status) == ("completed", 0)
-        assert (runs["suicide"].status, runs["suicide"].signal) == ("failed", signal.SIGKILL)
-        assert (runs["slow"].status, runs["slow"].signal) == ("failed", signal.SIGTERM)
-        assert runs["slow"].reason is not None
-        assert (runs["slow"].reason["code"], runs["slow"].reason["limit_s"]) == ("deadline", 0.4)
-        assert "wfctl schedule set slow max_run=" in str(runs["slow"].reason), "how to change the limit"
-        assert (runs["leaves"].status, runs["leaves"].trace[0].left_behind) == ("completed", 1)
-        assert is_alive(place.pid("sleeper.pid")), "what a step leaves behind is left alone"
-        assert place.store.server_status().slots_used == 0
-        parents = (supervisor.process.pid, place.keeper())
-        eventually(lambda: not _zombies_of(parents), "no zombie")
 
 
 def test_6_8_a_slot_is_only_free_once_the_group_is_gone(tmp_path: Path) -> None:
@@ -132,76 +98,6 @@ def test_fr_09_much_output_never_stops_a_job(tmp_path: Path) -> None:
         assert place.store.run_log_paths(runs["c"].run_id)[0].read_text() == "said\n"
 
 
-def test_fr_20_what_is_started_is_what_is_written(tmp_path: Path) -> None:
-    """No shell, no `%`, byte for byte, in a supervisor of the C locale; exactly the environment of 6.4."""
-    words = ["100%", "a b", "$HOME", "x;y", "*", "ż😀", ""]
-    with Place(tmp_path) as place:
-        place.store.create_deployment(deployment_id="d", command=["printf", "%s|", *words], description="raport-ż")
-        place.store.create_deployment(deployment_id="env", command=["env", "-0"], environment={"MINE": "żółw = 1"})
-        place.once("argv", notes="raport-ż")
-        at = place.once("env", "env")
-        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONPATH": str(Path(__file__).parents[2]), "SECRET": "x"}
-        place.supervisor(environment=environment)
-        runs = {run.schedule_id: place.until(run.run_id, *FINAL) for run in [place.run(index) for index in range(2)]}
-        assert place.store.run_log_paths(runs["argv"].run_id)[0].read_text() == "|".join(words) + "|"
-        said = place.store.run_log_paths(runs["env"].run_id)[0].read_bytes().decode().split("\0")
-        found = dict(line.split("=", 1) for line in said if line)
-        assert found.pop("MINE") == "żółw = 1"
-        assert found["PATH"] == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        assert (found["SHELL"], found["LANG"], found["WFCTL_ATTEMPT"]) == ("/bin/sh", "C.UTF-8", "1")
-        assert found["WFCTL_OCCURRENCE"] == at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        ours = {name for name in found if name.startswith("WFCTL_")}
-        assert ours == {f"WFCTL_{name}" for name in OURS}
-        assert set(found) - ours == {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TRACEPARENT"} | set(found) & {"TZ"}
-
-
-@pytest.mark.parametrize(
-    ("script", "exit_status", "number"),
-    [
-        pytest.param("exit 126", 126, None, id="exit 126"),
-        pytest.param("exit 255", 255, None, id="exit 255"),
-        pytest.param("kill -SEGV $$", None, signal.SIGSEGV, id="SIGSEGV"),
-    ],
-)
-def test_fr_20_no_death_is_a_success(tmp_path: Path, script: str, exit_status: int | None, number: int | None) -> None:
-    from wfctl import SupervisorService
-
-    with Place(tmp_path) as place:
-        place.job(script)
-        with SupervisorService(place.store) as service:
-            service.start()
-            run = place.until(place.store.start_run(deployment_id="d").run_id, *FINAL)
-        assert (run.status, run.exit_status, run.signal) == ("failed", exit_status, number)
-
-
-def test_fr_20_a_program_that_is_not_there_is_refused_and_one_that_goes_fails_once(tmp_path: Path) -> None:
-    with Place(tmp_path) as place:
-        program = tmp_path / "program"
-        program.write_text("#!/bin/sh\nrm $0\n")
-        program.chmod(0o700)
-        place.store.create_deployment(
-            deployment_id="goes", steps=[{"name": "one", "command": [str(program)]}, {"name": "two", "command": [str(program)]}]
-        )
-        plain = tmp_path / "plain"
-        plain.write_text("no program")
-        place.store.create_deployment(deployment_id="plain", command=[str(plain)])
-        place.store.create_deployment(deployment_id="missing", command=["no-such-program-anywhere"])
-        for name in ("goes", "plain", "missing"):
-            place.once(name, name)
-        place.supervisor()
-        run = place.until(place.run().run_id, *FINAL)
-        assert run.status == "failed"
-        assert run.reason is not None
-        assert (run.reason["code"], run.reason["errno"], run.reason["step"]) == ("launch-failed", 2, "two")
-        for name in ("plain", "missing"):
-            wait_for(lambda name=name: place.statuses(name) == ["preflight-rejected"], what=name)  # type: ignore[misc]
-            row = place.store.list_schedule_occurrences(schedule_id=name).items[0]
-            assert row.reason is not None
-            assert (row.reason["code"], row.run_id) == ("preflight", None)
-        assert len(place.store.list_runs().items) == 1
-        assert place.store.server_status().slots_used == 0
-
-
 def test_6_5_steps_pass_on_and_the_last_output_wins(tmp_path: Path) -> None:
     with Place(tmp_path) as place:
         write = "echo '{\"from\": \"'$WFCTL_STEP'\"}' >$WFCTL_OUTPUT"
@@ -219,12 +115,3 @@ def test_6_5_steps_pass_on_and_the_last_output_wins(tmp_path: Path) -> None:
         assert (run.status, run.output) == ("completed", {"from": "two"})
         assert [each.step for each in run.trace] == ["one", "two", "three"]
         assert json.loads((place.root / "runs" / run.run_id / "input.json").read_text()) == {}
-
-
-def _zombies_of(parents: tuple[int, ...]) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        stat = process_stat(int(entry.name)) if entry.name.isdigit() else None
-        if stat is not None and stat.state == "Z" and stat.parent in parents:
-            found.append(int(entry.name))
-    return found

@@ -1,4 +1,4 @@
-"""What signals do to a supervisor, and to the runs that it leaves behind (contract 7.6)."""
+"""What signals do to a supervisor, and to the runs that it leaves behind (contract 7.6; FR-10 is in field_reports/)."""
 
 from __future__ import annotations
 
@@ -6,80 +6,12 @@ import signal
 import socket
 from pathlib import Path
 
-import pytest
-
 from tests.support.place import Place, is_alive
 from tests.support.processes import Supervisor, clean_environment, wait_for
-from wfctl.errors import Draining
 
 HELD = (
     'trap "echo TERM >$NOTES/term" TERM; echo $$ >$NOTES/pid; while [ ! -e $NOTES/go ]; do sleep 0.02; done; echo >$NOTES/end'
 )
-
-
-def test_7_6_a_short_job_ends_by_itself_during_the_drain(tmp_path: Path) -> None:
-    """FR-10: no signal to the job, no admission after the signal, a second SIGTERM loses nothing."""
-    with Place(tmp_path) as place:
-        place.job(HELD)
-        place.once()
-        supervisor = place.supervisor()
-        place.pid("pid")
-        run = place.run()
-        place.once("late", in_s=0.5)
-        supervisor.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: "draining" in supervisor.text(), what="the drain")
-        supervisor.process.send_signal(signal.SIGTERM)
-        with pytest.raises(Draining):
-            place.store.start_run(deployment_id="d")
-        assert place.store.server_status().state == "draining"
-        (place.notes / "go").touch()
-        assert supervisor.process.wait(20) == 0
-        ended = place.store.inspect_run(run_id=run.run_id)
-        assert (ended.status, ended.exit_status) == ("completed", 0)
-        assert not (place.notes / "term").exists(), "the job was signalled"
-        assert len(place.store.list_runs().items) == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_7_6_what_outlasts_the_grace_goes_on_and_is_adopted(tmp_path: Path, number: int) -> None:
-    """FR-10, 6.9, 7.1: the next supervisor records the true exit; it never runs again."""
-    with Place(tmp_path) as place:
-        place.job(HELD + "; exit 3")
-        place.once()
-        first = place.supervisor("--drain-grace-s", "0.2")
-        pid, run = place.pid("pid"), place.run()
-        assert first.stop(number) == 0
-        assert is_alive(pid)
-        assert place.store.inspect_run(run_id=run.run_id).status == "running"
-        second = place.supervisor()
-        assert "1 adopted" in second.text()
-        (place.notes / "go").touch()
-        ended = place.until(run.run_id, "failed")
-        assert (ended.exit_status, len(ended.trace)) == (3, 1)
-        assert ended.reason is not None
-        assert ended.reason["code"] == "exit"
-        assert not (place.notes / "term").exists(), "the job was signalled"
-
-
-def test_7_6_on_shutdown_stop_ends_runs_before_the_lock_is_free(tmp_path: Path) -> None:
-    """FR-10: TERM, KILL after `kill_grace`, and the end on record before the exit. Meanwhile the supervisor sleeps."""
-    with Place(tmp_path) as place:
-        place.settings('[supervisor]\non_shutdown = "stop"\ndrain_grace_s = 0.1\n')
-        place.job('trap "echo TERM >$NOTES/term" TERM; echo $$ >$NOTES/pid; while :; do sleep 0.05; done', kill_grace="1s")
-        place.once()
-        supervisor = place.supervisor()
-        pid, run = place.pid("pid"), place.run()
-        supervisor.process.terminate()
-        place.note("term")
-        before = _cpu_ticks(supervisor)
-        assert is_alive(pid)
-        wait_for(lambda: not is_alive(pid), what="SIGKILL")
-        assert supervisor.process.poll() is not None or _cpu_ticks(supervisor) - before < 40, "it spun while it waited"
-        assert supervisor.process.wait(20) == 0
-        ended = place.store.inspect_run(run_id=run.run_id)
-        assert (ended.status, ended.signal) == ("failed", signal.SIGKILL)
-        assert ended.reason is not None
-        assert ended.reason["code"] == "shutdown"
 
 
 def test_7_6_a_second_sigint_ends_the_wait_with_130(tmp_path: Path) -> None:
@@ -147,8 +79,3 @@ def test_systemd_is_told_when_it_is_ready_reloads_and_stops(tmp_path: Path) -> N
         assert systemd.recv(4096) == b"STOPPING=1", "before the drain is over"
         (place.notes / "go").touch()
         assert supervisor.process.wait(20) == 0
-
-
-def _cpu_ticks(supervisor: Supervisor) -> int:
-    fields = Path(f"/proc/{supervisor.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])

@@ -120,10 +120,9 @@ class Place:
             with contextlib.suppress(ValueError, OSError):
                 os.kill(int(path.read_text()), signal.SIGKILL)
         with contextlib.suppress(WfctlError):
-            for run in self.store.list_runs(limit=100).items:
-                if run.status not in FINAL:
-                    with contextlib.suppress(WfctlError):
-                        self.store.cancel_run(run_id=run.run_id, grace="0s")
+            for run in self.store.list_runs(status="admitted,running,interrupted", limit=100).items:
+                with contextlib.suppress(WfctlError):
+                    self.store.cancel_run(run_id=run.run_id, grace="0s")
         self.store.close()
 
 

@@ -72,6 +72,11 @@ class Supervisor:
         assert "ready:" in self.text(), self.text()
         return self
 
+    def cpu_s(self) -> float:
+        """Return the seconds of processor time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """SIGKILL it and reap it."""
         self.process.send_signal(signal.SIGKILL)

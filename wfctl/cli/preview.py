@@ -73,7 +73,7 @@ def card(view: ScheduleView, paint: Paint, now: datetime) -> str:
         lines.append(f"  {escape(reading_of(trigger, view.anchor if trigger.kind == 'interval' else None))}")
         lines.append(f"  {policies(view, paint)}")
         has_coming = view.state in ("active", "blocked")
-        coming = instant_lines(trigger, view.anchor, after, now) if has_coming else [f"nothing to come: it is {view.state}"]
+        coming = instant_lines(trigger, view.anchor, after, now) if has_coming else [f"no instants to come: it is {view.state}"]
     except CalendarError as error:
         coming = [f"the calendar gives no answer: {escape(error)}"]
     return "\n".join([*lines, "", *("  " + line for line in coming)])

@@ -358,8 +358,9 @@ def status_from_json(plain: Mapping[str, Any]) -> StatusView:
     named = {field.name: plain[field.name] for field in fields(StatusView)}
     for name in ("started_at", "next_instant"):
         named[name] = None if named[name] is None else parse_instant(named[name])
-    for name in ("blocked", "waiting", "problems"):
+    for name in ("blocked", "problems"):
         named[name] = tuple(named[name])
+    named["waiting"] = tuple({**each, "until": parse_instant(each["until"])} for each in named["waiting"])
     return StatusView(**named)
 
 
