@@ -14,11 +14,12 @@ from typing import Any
 from wfctl.core.model import FINISHED, Status, run_name
 from wfctl.core.plain import json_bytes
 from wfctl.errors import Blocked, InvalidArgument, IoError, MissingExtra, PreflightFailed, Problem, WrongState
+from wfctl.keeper.absent import NoKeeper
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Origin
 from wfctl.operations import deployments, preflight, reconcile
 from wfctl.operations.context import Context
-from wfctl.operations.driver import Driver, NoKeeper
+from wfctl.operations.driver import Driver
 from wfctl.operations.listing import require_run
 from wfctl.operations.outputs import OutputBounds
 from wfctl.operations.views import CheckView
@@ -129,6 +130,10 @@ def admit_manual(
 # Driving without a supervisor ---------------------------------------------------------------------------------------------
 
 
+def _own_keeper(context: Context, number: int) -> KeeperClient:
+    return KeeperClient.start(context.layout.run(run_name(number)).root, Origin.COMMAND)
+
+
 class LocalDriver:
     """Drives one run in this process, holding the kernel lock `runs/ID/driver`, with a keeper of the run's own (6.12)."""
 
@@ -136,8 +141,7 @@ class LocalDriver:
         self.context = context
         self.number = number
         self._lock = lock
-        keeper = KeeperClient.start(context.layout.run(run_name(number)).root, Origin.COMMAND)
-        self.driver = Driver(context, keeper, keeper_place="run", only=number)
+        self.driver = Driver(context, _own_keeper(context, number), keeper_place="run", only=number)
         self.driver.outputs = outputs_of(context)
 
     @classmethod
@@ -216,6 +220,8 @@ class LocalDriver:
         self.driver.take_in()
         self.driver.finish_stopped(self.number)
         self._bound_output()
+        if self.driver.awaits_keeper:
+            self.driver.change_keeper(_own_keeper(self.context, self.number))
 
     def _bound_output(self) -> None:
         if self.driver.outputs is not None:
