@@ -25,7 +25,6 @@ from wfctl.core.model import (
     Trigger,
 )
 from wfctl.core.plain import Table, copy_json, join_path, name_of, raise_problems
-from wfctl.core.steps import LONGEST_RETRY_DELAY
 from wfctl.errors import InvalidDefinition, Problem
 
 FORMAT = 1  #: of definition files
@@ -394,8 +393,6 @@ def _read_step(table: Table, name: str) -> Step:
     command = _read_command(table)
     retries = table.integer("retries", 0)
     retry_delay = table.duration("retry_delay")
-    if retry_delay is not None and retry_delay > LONGEST_RETRY_DELAY:
-        table.problem("retry_delay", "is longer than the longest delay between retries; write at most 10m")
     timeout = table.duration_or("timeout", ("none",))
     return Step(
         name=name,
