@@ -138,6 +138,8 @@ def _trigger(world: World, act: Act) -> None:
 
 def _hand_edit(world: World, act: Act) -> None:
     path = world.root / "schedules" / f"{_name(act)}.toml"
+    if not path.exists():
+        return  # it was deleted
     text = path.read_text()
     path.write_text(text if act.second < 0.5 else f"{text}\nunknown = 1\n" if act.second > 0.8 else f"# by hand\n{text}")
     world.store.list_schedules()
@@ -145,7 +147,8 @@ def _hand_edit(world: World, act: Act) -> None:
 
 def _mend(world: World, act: Act) -> None:
     path = world.root / "schedules" / f"{_name(act)}.toml"
-    path.write_text(path.read_text().replace("\nunknown = 1\n", "\n"))
+    if path.exists():
+        path.write_text(path.read_text().replace("\nunknown = 1\n", "\n"))
     world.store.list_schedules()
 
 
