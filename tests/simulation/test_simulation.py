@@ -62,6 +62,25 @@ def fails(story: Sequence[Act]) -> bool:
             world.die()
 
 
+def test_3_a_clock_step_before_a_restart_does_not_stretch_a_retry_delay(place: Path) -> None:
+    """Found by seed 231."""
+    world = play(place / "store", [])
+    world.store.resume_schedule(schedule_id="b")
+    world.clock.set(world.clock.now().replace(minute=4, second=59))
+    world.clock.advance(timedelta(seconds=2))
+    world.step()
+    (run, k), *_ = world.keeper.running
+    world.keeper.end(run, k, exit_status=7)
+    world.step()
+    world.die()
+    world.clock.set(world.clock.now() - timedelta(minutes=50))
+    world.step()
+    world.clock.advance(timedelta(seconds=6))
+    world.step()
+    assert world.keeper.running == [(run, k + 1)]
+    world.die()
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_story_breaks_no_law(place: Path, seed: int) -> None:
     """Contract 5.15, 6.1, 6.2, 7.1."""

@@ -155,7 +155,9 @@ class Following(DriverState):
             return
         if not self._may_mark:
             return
-        wait = timedelta(0) if following.not_before is None else following.not_before - self.context.now()
+        wait = timedelta(0)
+        if following.not_before is not None:  # a clock that stepped back does not stretch the delay
+            wait = min(following.not_before - self.context.now(), following.not_before - ends[-1].ended_at)
         if wait > timedelta(0):
             live = self._live_of(run, None, following.step)
             live.retry_at = self.context.clock.monotonic() + wait.total_seconds()
