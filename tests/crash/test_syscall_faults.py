@@ -77,7 +77,9 @@ class Stage:
         wait_for(lambda: self.has_run_since(known), timeout_s=30, what=f"new runs of both; it says {self.supervisor.text()}")
 
     def victim(self, name: str) -> int:
-        return self.supervisor.process.pid if name == "supervisor" else keepers_of(self.store)[0]
+        if name == "supervisor":
+            return self.supervisor.process.pid
+        return int(wait_for(lambda: keepers_of(self.store), what="a keeper")[0])
 
     def finish(self, may_fail_for: frozenset[str]) -> dict[str, list[str]]:
         """Let everything end, hold it against the laws, and return the statuses of the runs."""

@@ -341,7 +341,7 @@ def _tell(common: Common, found: Found, told: dict[tuple[str, str], str]) -> Non
     for it in found.occurrences:
         key = (it.schedule_id, values.instant(it.instant))
         if told.get(key) != it.status:
-            told[key] = it.status
+            told[key] = it.status or ""
             reason = reasons.phrase(it.reason)
             detail = ", ".join(part for part in (it.run_id or "", reason) if part)
             _say(common, f"  {occurrence.name_of(it):44} {it.status}" + (f" ({detail})" if detail else ""))
@@ -359,7 +359,7 @@ def _show(common: Common, found: Found, problems: list[str]) -> None:
         _write(common, run.columns(common.now()), found.runs, run.SCHEMA)
         streams.answer("")
     dash = "\u2013" if streams.is_utf8(sys.stdout) else "-"
-    counts = Counter(it.status for it in found.occurrences)
+    counts = Counter(str(it.status) for it in found.occurrences)
     said = ", ".join([count_of(len(found.occurrences), "occurrence"), *(f"{counts[word]} {word}" for word in sorted(counts))])
     streams.answer(f"demo: {said} {dash} {'NOT ' if problems else ''}as expected")
 

@@ -134,9 +134,9 @@ def _details(view: RunView, paint: Paint, now: datetime) -> str:
     took = values.elapsed(view.started_at, view.ended_at, None if view.status in FINAL else now)
     facts = [
         ("occurrence", escape(_occurrence(view)) if view.schedule_id else ""),
-        ("deployment", f"{escape(view.deployment_id)} revision {view.deployment_revision}"),
+        ("deployment", f"{escape(view.deployment_id)} revision {view.deployment_revision}" if view.deployment_id else ""),
         ("why", escape(_why(view))),
-        ("attempt", str(view.attempt) if view.attempt > 1 else ""),
+        ("attempt", str(view.attempt) if (view.attempt or 1) > 1 else ""),
         ("admitted", values.instant(view.admitted_at)),
         ("started", values.instant(view.started_at)),
         ("ended", values.instant(view.ended_at)),
@@ -148,7 +148,7 @@ def _details(view: RunView, paint: Paint, now: datetime) -> str:
         ("checkpoint", escape(values.json_cell(view.checkpoint))),
         ("interrupt", escape(values.json_cell(view.interrupt))),
     ]
-    head = f"{paint(escape(view.run_id), 'bold')}  {paint.status(view.status)}  {view.kind}"
+    head = f"{paint(escape(view.run_id), 'bold')}  {paint.status(view.status)}  {view.kind or ''}"
     trace = [f"  {line}" for line in render.aligned(_trace_rows(view.trace, now))]
     return "\n".join([head, render.pairs(facts, paint, indent=2), *(["", *trace] if view.trace else [])])
 
@@ -284,7 +284,7 @@ def resume(common: Common, run_id: str, given: Sequence[str], document: str | No
         if detach:
             _write_run(common, view)
             return 0
-        return _stay(common, store, view, f"resumed: attempt {before.attempt + 1}", skipped)
+        return _stay(common, store, view, f"resumed: attempt {(before.attempt or 0) + 1}", skipped)
 
 
 # Cancelling -------------------------------------------------------------------------------------------------------------

@@ -49,8 +49,9 @@ class Paint(NamedTuple):
         code = _SGR.get(style or "")
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code else text
 
-    def status(self, word: str) -> str:
-        """Return a status as a word, with its glyph where those can be drawn."""
+    def status(self, word: str | None) -> str:
+        """Return a status as a word, with its glyph where those can be drawn; None is one that cannot be read."""
+        word = word or "unreadable"
         style, glyph = _LOOKS.get(word, (None, ""))
         return self(f"{glyph} {word}" if glyph and self.unicode else word, style)
 

@@ -131,8 +131,8 @@ class KeeperClient:
                 sent = self._peer.send(self._out, socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return
-            except OSError:
-                self._went_away()
+            except OSError:  # it is gone: what it still said is to be read first, and then its end
+                self._out.clear()
                 return
             del self._out[:sent]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wfctl.core.model import DeploymentDefinition
-from wfctl.errors import WfctlError
+from wfctl.errors import Blocked, WfctlError
 from wfctl.keeper.protocol import LaunchRequest
 from wfctl.operations import preflight
 from wfctl.operations.context import Context
@@ -40,6 +40,8 @@ def request_for(context: Context, run: RunRow, k: int, step: int, base: Mapping[
         if run.started_at is None:  # also where an earlier mark was proved never to have been launched
             rundir.prepare_run(context.layout, _identity(context, run), bound_input(context, run), deployment.files)
         rundir.prepare_execution(paths, k, resume=_resume_of(run))
+    except Blocked:
+        raise  # what it was admitted with cannot be read: nothing is made up for it (7.4)
     except WfctlError as error:
         raise Unlaunchable(error.data.get("errno") or errno.EIO, "directory", error.message) from error
     variables, problems = preflight.read_environment_files(deployment.environment_files)
