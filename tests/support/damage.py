@@ -18,7 +18,24 @@ KEYS: dict[str, str] = {
 }
 #: Columns that name a row: changed, it is another row, and what it was is not to be told from what never was.
 NAMES = frozenset({("definitions", "number"), ("definitions", "kind"), ("definitions", "id"), ("revisions", "definition")})
-VALUES: tuple[Any, ...] = ("banana", "", "{", "[]", '{"code": 5}', 0, -1, 7, 10, 13, 99, 2**62, -(2**62), 1.5, b"\x00\xff", None)
+VALUES: tuple[Any, ...] = (
+    "banana",
+    "",
+    "{",
+    "[]",
+    '{"code": 5}',
+    0,
+    -1,
+    7,
+    10,
+    13,
+    99,
+    2**62,
+    -(2**62),
+    1.5,
+    b"\x00\xff",
+    None,
+)
 
 
 def connect(root: Path) -> sqlite3.Connection:

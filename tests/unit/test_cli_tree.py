@@ -85,6 +85,8 @@ def test_the_commands_of_the_contract_are_there() -> None:
         "status",
         "reload",
         "drain",
+        "doctor",
+        "store",
         "completion",
         "help",
         "version",

@@ -45,6 +45,7 @@ SCHEDULE = {
 }
 OCCURRENCE = {
     "show": Entry("occurrence:show", "Show one occurrence: SCHEDULE@INSTANT."),
+    "audit": Entry("occurrence:audit", "Check that each instant is accounted for once."),
 }
 RUN = {
     "start": Entry("run:start", "Start a run by hand and follow it."),
@@ -55,6 +56,11 @@ RUN = {
 }
 CRON = {
     "next": Entry("cron:next_instants", "Show the coming instants of an expression."),
+}
+STORE = {
+    "info": Entry("store:info", "Show what the store holds, how large it is, and who owns it."),
+    "verify": Entry("store:verify", "Check that all records agree, and say what to do where they do not."),
+    "gc": Entry("gc:gc", "Let old history go."),
 }
 COMPLETION = {
     "bash": Entry("completion:bash", "Print the completion script for bash."),
@@ -67,6 +73,7 @@ schedule = Group("schedule", "Work on one schedule: when to run it.", SCHEDULE)
 occurrence = Group("occurrence", "Look at one occurrence: what became of an instant.", OCCURRENCE)
 run_group = Group("run", "Work on one run.", RUN)
 cron = Group("cron", "Read cron expressions; no store is needed.", CRON)
+store = Group("store", "Look after the store itself.", STORE)
 completion = Group("completion", "Print a completion script for a shell.", COMPLETION)
 
 ROOT = {
@@ -85,6 +92,8 @@ ROOT = {
     "status": Entry("server:status", "Show the running supervisor at a glance.", _SUPERVISOR),
     "drain": Entry("server:drain", "Stop admission and refuse resumes, without ending the supervisor.", _SUPERVISOR),
     "reload": Entry("server:reload", "Read settings and definitions again now.", _SUPERVISOR),
+    "store": Entry("app:store", "Look after the store itself.", _MORE),
+    "doctor": Entry("doctor:doctor", "Examine what wfctl needs: machine, place and store.", _MORE),
     "completion": Entry("app:completion", "Print a completion script for a shell.", _MORE),
     "help": Entry("help:help_", "Explain a command, an error code or a topic.", _MORE),
     "version": Entry("version:version", "Print the versions of wfctl and what it stands on.", _MORE),

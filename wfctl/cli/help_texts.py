@@ -37,7 +37,8 @@ ADVICE = {
         The ledger was left exactly as it is. Make a copy of the whole store before anything else, then look at it with
         `sqlite3 ledger.db 'pragma integrity_check'`, or put a backup back.""",
     "blocked": """
-        `wfctl schedule show ID` says what is wrong and where. The other schedules go on; put it right and it goes on too.""",
+        `wfctl schedule show ID` says what is wrong and where. The other schedules go on; put it right and it goes on too. Where
+        its records contradict each other, `wfctl store verify ID` names the rows, and the remedy to ask for.""",
     "not-allowed": """
         The message names the file or directory and what is wrong with its owner, mode or place. A store belongs to one user;
         nobody else may write it, nor any directory above it that has no sticky bit.""",

@@ -1,4 +1,4 @@
-"""`wfctl occurrence show` and `wfctl occurrences`: what became of instants."""
+"""`wfctl occurrence show`, `occurrence audit` and `wfctl occurrences`: what became of instants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wfctl.cli.text import escape
 from wfctl.core import reasons
 
 if TYPE_CHECKING:
-    from wfctl.operations.views import OccurrenceView
+    from wfctl.operations.views import AuditView, OccurrenceView
 
 SCHEMA = "wfctl/occurrences.v1"
 
@@ -106,3 +106,50 @@ def _details(view: OccurrenceView, paint: Paint) -> str:
     ]
     rest = render.pairs(facts, paint, indent=2)
     return f"{paint(escape(name_of(view)), 'bold')}  {paint.status(view.status)}" + (f"\n{rest}" if rest else "")
+
+
+@command()
+@click.argument("schedule_id", metavar="SCHEDULE", type=StoredId("schedule"), help="The schedule.")
+@click.option("--since", metavar="TIME", help="Not before this instant, or this long ago: 2h, 7d.")
+@click.option("--strict", is_flag=True, help="Also fail where a part could not be recounted.")
+def audit(common: Common, schedule_id: str, since: str | None, strict: bool) -> int:
+    """Check that each instant is accounted for once.
+
+    The instants of the calendar, from the schedule's beginning up to what is consumed, are counted anew and held against the
+    records. What a clock event withdrew is not counted. Exit status 1: they do not balance; what is wrong is listed.
+    """
+    first = parse.moment(since, "--since", common.now())
+    with common.open() as store:
+        view = store.audit_schedule(schedule_id=schedule_id, since=first)
+    render.item(common, view, details=lambda paint: _balance(view, paint), name=schedule_id)
+    return 0 if view.is_balanced and not (strict and view.unchecked) else 1
+
+
+def _balance(view: AuditView, paint: Paint) -> str:
+    if view.since is None or view.until is None:
+        return f"{escape(view.schedule_id)} never was valid: it has no instants"
+    lines = [
+        ("calendar instants", _number(view.instants)),
+        ("from", values.instant(view.since)),
+        ("to", values.instant(view.until)),
+    ]
+    lines += [(status, _number(count)) for status, count in view.counts.items() if count != 0]
+    if view.kept:
+        lines.append(("kept", f"{view.kept:,} runs of before the clock stepped back, not counted"))
+    if view.withdrawn:
+        lines.append(("withdrawn", f"{view.withdrawn:,} entries by clock events, not counted"))
+    if view.horizon is not None:
+        lines.append(("pruned", f"what lies before {values.instant(view.horizon)}, not counted"))
+    lines += [
+        ("not recounted", f"{values.instant(each.since)} to {values.instant(each.until)}: {escape(each.reason)}")
+        for each in view.unchecked
+    ]
+    lines += [(f"{problem.code}", escape(problem.message)) for problem in view.problems]
+    if view.problems_left_out:
+        lines.append(("", f"and {view.problems_left_out:,} problems more"))
+    verdict = paint("balanced", "green") if view.is_balanced else paint("not balanced", "red")
+    return f"{paint(escape(view.schedule_id), 'bold')}  {verdict}\n{render.pairs(lines, paint, indent=2)}"
+
+
+def _number(count: int | None) -> str:
+    return "more than are counted" if count is None else f"{count:,}"

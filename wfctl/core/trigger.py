@@ -563,6 +563,11 @@ def instants_after(calendar: Calendar, instant: datetime | None) -> Iterator[dat
         yield instant
 
 
+def is_instant(calendar: Calendar, instant: datetime) -> bool:
+    """Tell whether a calendar names an instant. Raise CalendarError."""
+    return calendar.next_after(instant - _MICROSECOND) == instant
+
+
 def resolve_max_run(max_run: MaxRun, trigger: Trigger, anchor: datetime | None, after: datetime) -> timedelta | None:
     """Given the `max_run` of a definition, return how long an attempt may execute, None for unlimited.
 

@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from wfctl.clock import Clock
-from wfctl.core.definition import deployment_from_plain, schedule_from_plain
 from wfctl.core.model import DeploymentDefinition, ScheduleDefinition
-from wfctl.errors import DamagedStore
+from wfctl.errors import InvalidDefinition
+from wfctl.store.definitions import deployment_from_toml, digest, schedule_from_toml
 from wfctl.store.disk import Disk
 from wfctl.store.layout import Layout
 from wfctl.store.ledger import Ledger
 from wfctl.store.ledger.definitions import RevisionRow, revision
+from wfctl.store.ledger.rows import UnreadableRow
 
 _KEPT = 4096  #: parsed revisions held in memory
 Parsed = TypeVar("Parsed", ScheduleDefinition, DeploymentDefinition)
@@ -40,12 +41,12 @@ class Context:
         return self.clock.now()
 
     def schedule(self, number: int, which: int) -> tuple[ScheduleDefinition, RevisionRow]:
-        """Return one revision of a schedule, parsed. Raise DamagedStore when the ledger does not have it."""
-        return self._cached(self._schedules, schedule_from_plain, number, which)
+        """Return one revision of a schedule, parsed. Raise UnreadableRow when its content is not there or not what it was."""
+        return self._cached(self._schedules, schedule_from_toml, number, which)
 
     def deployment(self, number: int, which: int) -> tuple[DeploymentDefinition, RevisionRow]:
-        """Return one revision of a deployment, parsed. Raise DamagedStore when the ledger does not have it."""
-        return self._cached(self._deployments, deployment_from_plain, number, which)
+        """Return one revision of a deployment, parsed. Raise UnreadableRow when its content is not there or not what it was."""
+        return self._cached(self._deployments, deployment_from_toml, number, which)
 
     def _cached(
         self,
@@ -58,9 +59,16 @@ class Context:
         if found is not None:
             return found
         row = revision(self.ledger.connection, number, which)
+        key = f"{number}/{which}"
         if row is None:
-            raise DamagedStore(f"{self.ledger.path} lacks revision {which} of definition {number}; see `wfctl store verify`")
-        entry = (parse(row.plain), row)
+            raise UnreadableRow.of("revisions", key, "it is not there")
+        content = row.content.encode()
+        if digest(content) != row.digest:  # what is run is what was saved, or nothing is (7.4)
+            raise UnreadableRow.of("revisions", key, "its content is not that of its digest")
+        try:
+            entry = (parse(content), row)
+        except InvalidDefinition as error:
+            raise UnreadableRow.of("revisions", key, error.message) from error
         if self.ledger.is_writing:
             return entry  # it may yet be rolled back, and its number given to another one
         cache[(number, which)] = entry

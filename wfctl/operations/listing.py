@@ -19,6 +19,7 @@ from wfctl.operations.describe import occurrence_view, pending_view, run_view
 from wfctl.operations.views import OccurrenceView, Page, RunView
 from wfctl.store.ledger import definitions, occurrences, runs
 from wfctl.store.ledger import schedules as states
+from wfctl.store.ledger.rows import UnreadableRow
 
 OCCURRENCES, RUNS = "wfctl/occurrences.v1", "wfctl/runs.v1"
 
@@ -147,7 +148,14 @@ def _stored_page(
 
 
 def _names_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
-    return {number: definitions.get(connection, number).id for number in set(numbers)}
+    return {number: _name_of(connection, number) for number in set(numbers)}
+
+
+def _name_of(connection: sqlite3.Connection, number: int) -> str:
+    try:
+        return definitions.get(connection, number).id
+    except UnreadableRow:
+        return f"number-{number}"  # a row of no schedule that is known: shown, so that a person sees it (7.4)
 
 
 def get_occurrence(context: Context, *, schedule_id: str, instant: Any) -> OccurrenceView:

@@ -24,6 +24,7 @@ from wfctl.store.definitions import FileState
 from wfctl.store.layout import Kind
 from wfctl.store.ledger import definitions, schedules
 from wfctl.store.ledger.definitions import DefinitionRow
+from wfctl.store.ledger.rows import UnreadableRow
 
 KINDS: tuple[Kind, ...] = ("deployment", "schedule")  #: deployments first: schedules name them
 SETTLED_AFTER = timedelta(seconds=1)  #: a supervisor takes a file once it has been unchanged for so long
@@ -40,6 +41,8 @@ def one(context: Context, kind: Kind, name: str) -> None:
             _take_up_new(context, kind, name, state)
     elif row.deleted_at is not None:
         return
+    elif definitions.is_contradicted(row.diagnostic):
+        return  # whatever its file says now: only an explicit remedy lets anything be decided by it again (7.4)
     elif not row.is_written and _is_at(state, row.prior_digest, row.digest):
         finish_write(context, kind, name)
         if row.diagnostic is not None:  # it was blocked before the write could be finished
@@ -93,6 +96,9 @@ def _look_again(context: Context, kind: Kind, name: str) -> list[str]:
         return [report] if report else []
     try:
         one(context, kind, name)
+    except UnreadableRow as error:
+        if row is not None:
+            _block(context, row, definitions.contradiction_of(error))
     except IoError as error:
         if error.data.get("errno") not in _REFUSED:
             raise
@@ -189,7 +195,11 @@ def _take_up_edit(context: Context, row: DefinitionRow, content: bytes) -> None:
     try:
         with context.ledger.transaction() as connection:
             current = definitions.get(connection, row.number)
-            if current.revision != row.revision or current.deleted_at is not None:
+            if (
+                current.revision != row.revision
+                or current.deleted_at is not None
+                or definitions.is_contradicted(current.diagnostic)
+            ):
                 return  # somebody else was first
             _save_edit(context, connection, current, content, now)
             if current.diagnostic is not None:
@@ -273,7 +283,11 @@ def _block(context: Context, row: DefinitionRow, diagnostic: Mapping[str, Json])
         return
     with context.ledger.transaction() as connection:
         current = definitions.get(connection, row.number)
-        if current.revision != row.revision or current.deleted_at is not None:
+        if (
+            current.revision != row.revision
+            or current.deleted_at is not None
+            or definitions.is_contradicted(current.diagnostic)
+        ):
             return  # somebody changed or deleted it meanwhile
         definitions.set_diagnostic(connection, row.number, diagnostic)
         for number in _decided_by(connection, row):

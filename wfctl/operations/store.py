@@ -643,7 +643,7 @@ def init_store(
         Ledger.create(root / "ledger.db")
     elif not (root / "ledger.db").exists():
         raise DamagedStore(
-            f"{root / 'ledger.db'} is missing, though the store is there; restore a backup with `wfctl store restore`"
+            f"{root / 'ledger.db'} is missing, though the store is there; put a backup of the store in its place"
         )
     return open_store(root, clock=clock, door=door)
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from wfctl.core.model import run_name
 from wfctl.operations.context import Context
 from wfctl.operations.store import Store
 from wfctl.operations.views import ReloadView, StatusView
@@ -64,6 +65,10 @@ class Desk(Store):
         """Start a run by hand; the answer waits for its preflight, the loop does not (5.9)."""
         return self._service.begin_manual(deployment_id, input)
 
+    def audit_schedule(self, *, schedule_id: str, since: Any = None) -> Any:
+        """Recount a schedule's instants; years of them take long, so the answer comes later and the loop goes on."""
+        return self._service.asides.ask(lambda store: store.audit_schedule(schedule_id=schedule_id, since=since))
+
     def poke(self) -> None:
         """Something changed: the round that follows looks at the ledger."""
 
@@ -85,7 +90,11 @@ def status_of(service: SupervisorService) -> StatusView:
     paused = sum(row.paused_at is not None and row.diagnostic is None for row in rows)
     counts = {"active": sum(row.is_admitting for row in rows), "paused": paused, "blocked": len(blocked)}
     problems = [{"code": kind, "message": message} for kind, message in service.problems.items()]
-    problems += [{"code": "ignored", "message": message} for message in service.ignored]
+    problems += [{"code": "ignored", "message": message} for message in service.ignored + service.found]
+    problems += [
+        {"code": "contradiction", "message": f"{run_name(number)} is left alone: {said}; see `wfctl store verify`"}
+        for number, said in service.driver.doubts.runs.items()
+    ]
     is_degraded = bool(blocked or waiting or problems)
     return StatusView(
         state="draining" if service.is_draining else "degraded" if is_degraded else "ready",

@@ -536,6 +536,7 @@ class SupervisorService:
         row = require_run(self._context.ledger.connection, run_id)
         if row.status in FINISHED:
             raise already_over(row)
+        self.driver.doubts.refuse(row.number)
         stop, grace = cancel_reason(self._context, reason), None if grace_s is None else timedelta(seconds=grace_s)
         if row.number in self.driver.live or row.status is Status.INTERRUPTED or row.schedule is not None:
             self.driver.stop(row.number, stop, grace=grace)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from wfctl.errors import CannotCreate, DamagedStore, IoError, TimedOut, WfctlError, WrongState
+from wfctl.errors import CannotCreate, DamagedStore, InvalidArgument, IoError, TimedOut, WfctlError, WrongState
 from wfctl.store.ledger.schema import APPLICATION_ID, FORMAT, MIGRATIONS, TABLES
 
 BUSY_TIMEOUT_S = 20.0
@@ -117,7 +117,10 @@ class Ledger:
     def store_id(self) -> str:
         """The random id that `init` gave this store."""
         with self.reading() as connection:
-            return str(connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()[0])
+            found = connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()
+        if found is None or not isinstance(found[0], str):
+            raise DamagedStore(f"{self.path} does not say which store it is of; put a backup of the store in its place")
+        return found[0]
 
 
 @contextlib.contextmanager
@@ -127,6 +130,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         raise _meaning_of(error, path) from error
+    except UnicodeEncodeError as error:  # what was asked for, or is to be written; nothing like it is stored
+        raise InvalidArgument("this is no text: it has bytes that are no UTF-8, or lone surrogates") from error
 
 
 def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
@@ -135,7 +140,7 @@ def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
     data = {"path": str(path), "sqlite": getattr(error, "sqlite_errorname", None)}
     if primary in _DAMAGE:
         return DamagedStore(
-            f"{path} is damaged ({error}); it was left as it is: restore a backup with `wfctl store restore`", data
+            f"{path} is damaged ({error}); it was left as it is: put a backup of the store in its place", data
         )
     if primary in _BUSY:
         return TimedOut(f"{path} was held by another writer for {BUSY_TIMEOUT_S:.0f} s; try again", data)
@@ -150,14 +155,14 @@ def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     try:
         is_regular = stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
-        message = f"{path} is missing, though the store is there; restore a backup with `wfctl store restore`"
+        message = f"{path} is missing, though the store is there; put a backup of the store in its place"
         raise DamagedStore(message) from None
     except OSError as error:
         raise IoError(f"cannot use {path}: {error.strerror}", {"errno": error.errno, "path": str(path)}) from error
     if not is_regular:  # a link would be followed, a pipe waited for (2.9)
         raise DamagedStore(f"{path} is no regular file; put the ledger itself there, or restore a backup")
     try:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode={mode}",
             uri=True,
             isolation_level=None,
@@ -167,6 +172,13 @@ def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
         )
     except sqlite3.Error as error:
         raise _meaning_of(error, path) from error
+    connection.text_factory = _text
+    return connection
+
+
+def _text(data: bytes) -> str:
+    """One text that is not UTF-8 any more must not keep the rows around it from being read; digests tell of it (7.4)."""
+    return data.decode("utf-8", "replace")
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -184,7 +196,7 @@ def _refuse_foreign(path: Path) -> None:
     finally:
         probe.close()
     if application != APPLICATION_ID:
-        raise DamagedStore(f"{path} is no ledger of wfctl; it was left as it is: restore a backup with `wfctl store restore`")
+        raise DamagedStore(f"{path} is no ledger of wfctl; it was left as it is: put a backup of the store in its place")
     if found > FORMAT:
         raise DamagedStore(f"{path} has format {found}, this wfctl knows {FORMAT}; it was left as it is: use a newer wfctl")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from wfctl.core.model import Json
 from wfctl.store.layout import Kind
+from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object
 from wfctl.store.ledger.schema import KIND_NUMBER
 
 Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode
@@ -48,9 +50,53 @@ class RevisionRow:
     content: str
     plain: Mapping[str, Json]
     max_run: int | None
+    begins: int | None = None  #: of a schedule: where the calendar of a changed trigger begins
+
+
+CONTRADICTION = "contradiction"  #: the code of a diagnostic that only an explicit remedy clears (7.4)
+
+
+def is_contradicted(diagnostic: Mapping[str, Json] | None) -> bool:
+    """Tell whether a diagnostic says that the ledger's own records contradict each other."""
+    return diagnostic is not None and diagnostic.get("code") == CONTRADICTION
+
+
+def contradiction_of(error: UnreadableRow) -> dict[str, Json]:
+    """Return the diagnostic for a definition one of whose rows cannot be read."""
+    row = f"{error.data['table']} {error.data['row']}"
+    return {
+        "code": CONTRADICTION,
+        "message": f"{row} cannot be trusted: {error.data['problem']}; see `wfctl store verify`",
+        "rows": [row],
+        "contradictions": [{"code": "unreadable", "rows": [row], "message": error.data["problem"]}],
+    }
 
 
 def _row(values: tuple[Any, ...]) -> DefinitionRow:
+    """A definition that cannot be read is blocked, and known by its id all the same. Raise UnreadableRow without one."""
+    try:
+        return _sound(values)
+    except UnreadableRow as error:
+        number, kind, name, revision = values[:4]
+        if not isinstance(number, int) or not isinstance(name, str):
+            raise
+        return DefinitionRow(
+            number=number,
+            kind="schedule" if kind else "deployment",
+            id=name,
+            revision=revision if isinstance(revision, int) else 0,
+            digest=None,
+            prior_digest=None,
+            is_written=True,
+            signature=None,
+            diagnostic=contradiction_of(error),
+            created_at=0,
+            deleted_at=None,
+        )
+
+
+@guarded("definitions", _COLUMNS, "iitiTTiIIIITiI", ["number"])
+def _sound(values: tuple[Any, ...]) -> DefinitionRow:
     (
         number,
         kind,
@@ -76,10 +122,20 @@ def _row(values: tuple[Any, ...]) -> DefinitionRow:
         prior_digest=prior,
         is_written=bool(written),
         signature=None if mtime_ns is None else (mtime_ns, ctime_ns, size, inode),
-        diagnostic=json.loads(diagnostic) if diagnostic else None,
+        diagnostic=json_object(diagnostic, "diagnostic"),
         created_at=created_at,
         deleted_at=deleted_at,
     )
+
+
+def _rows(found: Iterable[tuple[Any, ...]]) -> Iterator[DefinitionRow]:
+    """Give the rows of a query; one that has not even an id is left to `evidence`."""
+    for values in found:
+        with contextlib.suppress(UnreadableRow):
+            yield _row(values)
+
+
+COLUMNS, sound = _COLUMNS, _sound  #: for `evidence`, which reads what nobody trusts
 
 
 def find(connection: sqlite3.Connection, kind: Kind, name: str) -> DefinitionRow | None:
@@ -90,14 +146,17 @@ def find(connection: sqlite3.Connection, kind: Kind, name: str) -> DefinitionRow
 
 
 def get(connection: sqlite3.Connection, number: int) -> DefinitionRow:
-    """Return the definition of that number."""
-    return _row(connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE number = ?", (number,)).fetchone())
+    """Return the definition of that number. Raise UnreadableRow where there is none: numbers are only kept of what is."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE number = ?", (number,)).fetchone()
+    if found is None:
+        raise UnreadableRow.of("definitions", str(number), "it is not there")
+    return _row(found)
 
 
 def list_all(connection: sqlite3.Connection, kind: Kind) -> list[DefinitionRow]:
     """Return every definition of a kind, deleted ones too, by id."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? ORDER BY id", (KIND_NUMBER[kind],))
-    return [_row(values) for values in found]
+    return list(_rows(found))
 
 
 def signatures(connection: sqlite3.Connection, kind: Kind) -> dict[str, tuple[Signature | None, bool]]:
@@ -127,7 +186,8 @@ def add_revision(connection: sqlite3.Connection, number: int, row: RevisionRow) 
     """Record a revision and make it the current one."""
     plain = json.dumps(row.plain, ensure_ascii=False, separators=(",", ":"))
     connection.execute(
-        "INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO revisions (definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain,"
+        " max_run, begins) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             row.revision,
@@ -139,6 +199,7 @@ def add_revision(connection: sqlite3.Connection, number: int, row: RevisionRow) 
             row.content,
             plain,
             row.max_run,
+            row.begins,
         ),
     )
     connection.execute("UPDATE definitions SET revision = ?, digest = ? WHERE number = ?", (row.revision, row.digest, number))
@@ -187,11 +248,13 @@ def revisions(connection: sqlite3.Connection, number: int, *, after: int, limit:
     return [_revision(values) for values in found]
 
 
-_REVISIONS = "SELECT revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run FROM revisions"
+_REVISION_COLUMNS = "definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run, begins"
+_REVISIONS = f"SELECT {_REVISION_COLUMNS} FROM revisions"
 
 
+@guarded("revisions", _REVISION_COLUMNS, "iiittttttII", ["definition", "revision"])
 def _revision(values: tuple[Any, ...]) -> RevisionRow:
-    which, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run = values
+    _, which, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run, begins = values
     return RevisionRow(
         revision=which,
         recorded_at=recorded_at,
@@ -200,8 +263,9 @@ def _revision(values: tuple[Any, ...]) -> RevisionRow:
         tz_database=tz_database,
         digest=digest,
         content=content,
-        plain=json.loads(plain),
-        max_run=max_run,
+        plain=json_object(plain, "plain") or {},
+        max_run=check_span(max_run, "max_run"),
+        begins=begins,
     )
 
 
@@ -227,7 +291,15 @@ def never_valid(connection: sqlite3.Connection) -> list[DefinitionRow]:
         f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? AND revision = 0 AND deleted_at IS NULL ORDER BY id",
         (KIND_NUMBER["schedule"],),
     )
-    return [_row(values) for values in found]
+    return list(_rows(found))
+
+
+def blocked(connection: sqlite3.Connection) -> list[DefinitionRow]:
+    """Return every live definition that blocks, deployments first, by id."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM definitions WHERE diagnostic IS NOT NULL AND deleted_at IS NULL ORDER BY kind, id"
+    )
+    return list(_rows(found))
 
 
 def deleted_ids(connection: sqlite3.Connection, kind: Kind) -> frozenset[str]:

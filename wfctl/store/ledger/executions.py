@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Json, Reason
 from wfctl.core.steps import Ended, ExecutionEnd
+from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known
 from wfctl.store.ledger.schema import ENDED_NUMBER, ENDED_OF
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -41,6 +43,7 @@ class ExecutionRow:
     mark: Mapping[str, Json]  #: while unsettled: boot, since_ns (boot time of the mark), pid, start_time, keeper
 
 
+@guarded("executions", _COLUMNS, "iiiiIIIIIIIITTT", ["run", "k"])
 def _row(values: tuple[Any, ...]) -> ExecutionRow:
     run, k, step, attempt, how, started_at, ended_at, exit_status, signal, cpu, max_rss, left_behind, detail, stop, mark = (
         values
@@ -50,7 +53,7 @@ def _row(values: tuple[Any, ...]) -> ExecutionRow:
         k=k,
         step=step,
         attempt=attempt,
-        how=None if how is None else ENDED_OF[how],
+        how=None if how is None else known(ENDED_OF, how, "how"),
         started_at=None if started_at is None else from_micros(started_at),
         ended_at=None if ended_at is None else from_micros(ended_at),
         exit_status=exit_status,
@@ -58,10 +61,13 @@ def _row(values: tuple[Any, ...]) -> ExecutionRow:
         cpu=None if cpu is None else timedelta(microseconds=cpu),
         max_rss_bytes=max_rss,
         left_behind=left_behind,
-        detail=json.loads(detail) if detail else None,
-        stop=json.loads(stop) if stop else None,
-        mark=json.loads(mark) if mark else {},
+        detail=json_object(detail, "detail"),
+        stop=json_object(stop, "stop"),
+        mark=json_object(mark, "mark") or {},
     )
+
+
+COLUMNS, sound = _COLUMNS, _row  #: for `evidence`, which reads what nobody trusts
 
 
 def mark(connection: sqlite3.Connection, marks: Iterable[tuple[int, int, int, int]], note: Mapping[str, Json]) -> None:
@@ -86,10 +92,21 @@ def find(connection: sqlite3.Connection, run: int, k: int) -> ExecutionRow | Non
 
 
 def unsettled(connection: sqlite3.Connection) -> list[ExecutionRow]:
-    """Return every execution that is marked and not settled."""
-    return [
-        _row(values) for values in connection.execute(f"SELECT {_COLUMNS} FROM executions WHERE how IS NULL ORDER BY run, k")
-    ]
+    """Return every execution that is marked and not settled; one whose row cannot be read is left to `evidence`."""
+    found: list[ExecutionRow] = []
+    for values in connection.execute(f"SELECT {_COLUMNS} FROM executions WHERE how IS NULL ORDER BY run, k"):
+        with contextlib.suppress(UnreadableRow):
+            found.append(_row(values))
+    return found
+
+
+def runs_among(connection: sqlite3.Connection, numbers: Iterable[int]) -> set[int]:
+    """Return which of these runs have an execution."""
+    wanted = set(numbers)
+    if not wanted:
+        return set()
+    found = connection.execute("SELECT DISTINCT run FROM executions WHERE run BETWEEN ? AND ?", (min(wanted), max(wanted)))
+    return {number for (number,) in found} & wanted
 
 
 def note_started(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Json, Settlement, Span, Status
+from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known, try_micros
 from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -34,20 +36,36 @@ class OccurrenceRow:
     span: Span | None
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenOccurrence:
+    """A row of the history that cannot be trusted: it keeps its place, and nothing is made up for it."""
+
+    place: int
+    schedule: int
+    instant: datetime | None
+    problem: str
+
+
+@guarded("occurrences", _COLUMNS, "iiiiiiIITII", ["schedule", "place"], schedule="schedule")
 def _row(values: tuple[Any, ...]) -> OccurrenceRow:
     place, schedule, instant, status, revision, recorded_at, lateness, run, reason, span_first, span_count = values
+    if run is not None and run < 1:
+        raise ValueError(f"run is {run}, and runs are numbered from 1")
     return OccurrenceRow(
         place=place,
         schedule=schedule,
         instant=from_micros(instant),
-        status=STATUS_OF[status],
+        status=known(STATUS_OF, status, "status"),
         revision=revision,
         recorded_at=from_micros(recorded_at),
         lateness=None if lateness is None else timedelta(microseconds=lateness),
         run=run,
-        reason=json.loads(reason) if reason else None,
+        reason=json_object(reason, "reason"),
         span=None if span_first is None else Span(from_micros(span_first), from_micros(instant), span_count),
     )
+
+
+COLUMNS, sound = _COLUMNS, _row  #: for `evidence`, which reads what nobody trusts
 
 
 def append(
@@ -120,6 +138,14 @@ def set_status(connection: sqlite3.Connection, schedule: int, instant: datetime,
     )
 
 
+def give_to_run(connection: sqlite3.Connection, schedule: int, instant: datetime, run: int, status: Status) -> None:
+    """Let the row of an instant name the run that was admitted for it."""
+    connection.execute(
+        "UPDATE occurrences SET run = ?, status = ?, reason = NULL WHERE schedule = ? AND instant = ?",
+        (run, STATUS_NUMBER[status], schedule, to_micros(instant)),
+    )
+
+
 def admitted_among(connection: sqlite3.Connection, schedule: int, instants: Sequence[datetime]) -> frozenset[datetime]:
     """Return which of these instants already have a row: they were admitted before the clock stepped back (5.14)."""
     if not instants:
@@ -131,13 +157,15 @@ def admitted_among(connection: sqlite3.Connection, schedule: int, instants: Sequ
     return frozenset(from_micros(micros) for (micros,) in found) & frozenset(instants)
 
 
-def count_admitted(connection: sqlite3.Connection, schedule: int, first: datetime, last: datetime) -> int:
-    """Return how many instants from `first` to `last` a run was admitted for."""
+def count_admitted(
+    connection: sqlite3.Connection, schedule: int, first: datetime, last: datetime, is_named: Callable[[datetime], bool]
+) -> int:
+    """Return for how many instants from `first` to `last` a run was admitted; only those that the calendar names count."""
     found = connection.execute(
-        "SELECT count(*) FROM occurrences WHERE schedule = ? AND instant BETWEEN ? AND ? AND run IS NOT NULL",
+        "SELECT instant FROM occurrences WHERE schedule = ? AND instant BETWEEN ? AND ? AND run IS NOT NULL",
         (schedule, to_micros(first), to_micros(last)),
     )
-    return int(found.fetchone()[0])
+    return sum(is_named(from_micros(micros)) for (micros,) in found)
 
 
 def last_admitted_after(connection: sqlite3.Connection, schedule: int, instant: datetime) -> datetime | None:
@@ -166,7 +194,7 @@ def page(
     until: datetime | None,
     after: int,
     limit: int,
-) -> list[OccurrenceRow]:
+) -> list[OccurrenceRow | BrokenOccurrence]:
     """Return up to `limit` rows behind place `after`, in the order of recording.
 
     Given: `schedules` by number (None: all), `statuses` (None: all), instants from `since` on and before `until`.
@@ -253,12 +281,24 @@ def _narrow(
     return after
 
 
-def _rows(connection: sqlite3.Connection, part: _Range, limit: int) -> Iterator[OccurrenceRow]:
+def _rows(connection: sqlite3.Connection, part: _Range, limit: int) -> Iterator[OccurrenceRow | BrokenOccurrence]:
     where = " AND ".join(part.conditions)
     for found in connection.execute(
         f"SELECT {_COLUMNS} FROM occurrences {part.index} WHERE {where} ORDER BY place LIMIT ?", [*part.values, limit]
     ):
-        yield _row(found)
+        with contextlib.suppress(UnreadableRow):  # one without a place has none in a list either; `store verify` names it
+            yield _row_or_broken(found)
+
+
+def _row_or_broken(values: tuple[Any, ...]) -> OccurrenceRow | BrokenOccurrence:
+    """One row that cannot be read does not keep the others from being listed. Raise UnreadableRow where even its key cannot."""
+    try:
+        return _row(values)
+    except UnreadableRow as error:
+        place, schedule, instant = values[:3]
+        if not isinstance(place, int) or not isinstance(schedule, int):
+            raise
+        return BrokenOccurrence(place, schedule, try_micros(instant), error.message)
 
 
 def _with_rows_within(connection: sqlite3.Connection, since: datetime | None, until: datetime | None) -> list[int]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from wfctl.core.contradictions import name_of_run
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import RUN_STATUSES, Json, Reason, Status, run_name
-from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known, shown
+from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object, known, shown
 from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
 
 _COLUMNS = """number, schedule, instant, revision, deployment, deployment_revision, status, attempt, resumed_step,
@@ -81,7 +82,7 @@ class BrokenRun:
     @property
     def id(self) -> str:
         """The run's id."""
-        return run_name(self.number)
+        return name_of_run(self.number)
 
 
 @guarded("runs", _COLUMNS, "iIIIiiiiiiIIIIIITTTITTT", ["number"], schedule="schedule")
@@ -89,6 +90,8 @@ def _row(values: tuple[Any, ...]) -> RunRow:
     (number, schedule, instant, revision, deployment, deployment_revision, status, attempt, resumed_step, admitted_at,
      started_at, attempt_at, ended_at, max_run, max_steps, is_overdue, given, reason, output, output_k, interrupt, stop,
      resume) = values  # fmt: skip
+    if number < 1:
+        raise ValueError(f"number is {number}, and runs are numbered from 1")
     if (schedule is None) != (instant is None) or (schedule is None) != (revision is None):
         raise ValueError("schedule, instant and revision are not all there, or all absent")
     return RunRow(
@@ -105,7 +108,7 @@ def _row(values: tuple[Any, ...]) -> RunRow:
         started_at=_instant(started_at),
         attempt_at=_instant(attempt_at),
         ended_at=_instant(ended_at),
-        max_run=as_span(max_run),
+        max_run=as_span(check_span(max_run, "max_run")),
         max_steps=max_steps,
         is_overdue=bool(is_overdue),
         input=given,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Candidate, Json
+from wfctl.store.ledger.definitions import contradiction_of
+from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object
 from wfctl.store.ledger.schema import WAITS_FOR_CAPACITY, WAITS_FOR_OVERLAP
 
 _COLUMNS = """s.number, d.id, d.revision, d.diagnostic, d.deleted_at, d.created_at, s.deployment, p.id, p.revision,
@@ -42,6 +45,7 @@ class ScheduleRow:
     last_admission: datetime | None
     paused_at: datetime | None
     passing_until: datetime | None
+    is_readable: bool = True  #: False: all but its name stands for nothing, and it is blocked
 
     @property
     def floor(self) -> datetime:
@@ -70,6 +74,40 @@ def _micros(instant: datetime | None) -> int | None:
 
 
 def _row(values: tuple[Any, ...]) -> ScheduleRow:
+    """A schedule whose state cannot be read is blocked, whatever its file says (7.4). Raise UnreadableRow without an id."""
+    try:
+        return _sound(values)
+    except UnreadableRow as error:
+        number, name, revision = values[:3]
+        if not isinstance(number, int) or not isinstance(name, str):
+            raise
+        nothing = from_micros(0)
+        return ScheduleRow(
+            number=number,
+            id=name,
+            revision=revision if isinstance(revision, int) else 0,
+            own_diagnostic=contradiction_of(error),
+            deleted_at=None if values[4] is None else nothing,
+            created_at=nothing,
+            deployment=values[6] if isinstance(values[6], int) else 0,
+            deployment_id=str(values[7]),
+            deployment_revision=0,
+            deployment_diagnostic=None,
+            effective_from=nothing,
+            anchor=nothing,
+            watermark=nothing,
+            next_instant=None,
+            wake_at=None,
+            candidate=None,
+            last_admission=None,
+            paused_at=None,
+            passing_until=None,
+            is_readable=False,
+        )
+
+
+@guarded("schedules", _COLUMNS, "itiTIiitiTiiiIIIIITIII", ["number"])
+def _sound(values: tuple[Any, ...]) -> ScheduleRow:
     (number, name, revision, diagnostic, deleted_at, created_at, deployment, deployment_id, deployment_revision,
      deployment_diagnostic, effective_from, anchor, watermark, next_instant, wake_at, candidate, held_since, can_expire,
      held_reason, last_admission, paused_at, passing_until) = values  # fmt: skip
@@ -79,19 +117,19 @@ def _row(values: tuple[Any, ...]) -> ScheduleRow:
             instant=from_micros(candidate),
             held_since=from_micros(held_since),
             can_expire=bool(can_expire),
-            reason=json.loads(held_reason),
+            reason=_held_reason(held_reason),
         )
     return ScheduleRow(
         number=number,
         id=name,
         revision=revision,
-        own_diagnostic=json.loads(diagnostic) if diagnostic else None,
+        own_diagnostic=json_object(diagnostic, "diagnostic"),
         deleted_at=_instant(deleted_at),
         created_at=from_micros(created_at),
         deployment=deployment,
         deployment_id=deployment_id,
         deployment_revision=deployment_revision,
-        deployment_diagnostic=json.loads(deployment_diagnostic) if deployment_diagnostic else None,
+        deployment_diagnostic=json_object(deployment_diagnostic, "the deployment's diagnostic"),
         effective_from=from_micros(effective_from),
         anchor=from_micros(anchor),
         watermark=from_micros(watermark),
@@ -102,6 +140,20 @@ def _row(values: tuple[Any, ...]) -> ScheduleRow:
         paused_at=_instant(paused_at),
         passing_until=_instant(passing_until),
     )
+
+
+def _held_reason(text: str | None) -> Mapping[str, Json]:
+    reason = json_object(text, "held_reason")
+    if reason is None or not isinstance(reason.get("code"), str):
+        raise ValueError("a candidate is held, and not what for")
+    return reason
+
+
+def _rows(found: Iterable[tuple[Any, ...]]) -> Iterator[ScheduleRow]:
+    """Give the rows of a query; one that has not even an id is left to `evidence`."""
+    for values in found:
+        with contextlib.suppress(UnreadableRow):
+            yield _row(values)
 
 
 def find(connection: sqlite3.Connection, number: int) -> ScheduleRow | None:
@@ -138,7 +190,7 @@ def due(connection: sqlite3.Connection, now: datetime) -> list[ScheduleRow]:
     found = connection.execute(
         f"SELECT {_COLUMNS} {_FROM} WHERE s.wake_at IS NOT NULL AND s.wake_at <= ? ORDER BY s.wake_at", (to_micros(now),)
     )
-    return [_row(values) for values in found]
+    return list(_rows(found))
 
 
 def waiting_for_capacity(connection: sqlite3.Connection, *, limit: int, skip: int) -> list[ScheduleRow]:
@@ -148,7 +200,7 @@ def waiting_for_capacity(connection: sqlite3.Connection, *, limit: int, skip: in
         " ORDER BY s.held_since, s.last_admission LIMIT ? OFFSET ?",
         (limit, skip),
     )
-    return [_row(values) for values in found]
+    return list(_rows(found))
 
 
 def next_wake(connection: sqlite3.Connection) -> datetime | None:
@@ -171,14 +223,13 @@ def with_candidate(connection: sqlite3.Connection, numbers: Sequence[int] | None
     if numbers is not None:
         rows = [row for row in find_many(connection, numbers) if row.candidate is not None]
     else:
-        rows = [_row(values) for values in connection.execute(f"SELECT {_COLUMNS} {_FROM} WHERE s.candidate IS NOT NULL")]
+        rows = list(_rows(connection.execute(f"SELECT {_COLUMNS} {_FROM} WHERE s.candidate IS NOT NULL")))
     return sorted(rows, key=lambda row: row.id)
 
 
 def list_all(connection: sqlite3.Connection) -> Iterator[ScheduleRow]:
     """Give every schedule's state, deleted ones too, by id."""
-    for values in connection.execute(f"SELECT {_COLUMNS} {_FROM} ORDER BY d.id"):
-        yield _row(values)
+    yield from _rows(connection.execute(f"SELECT {_COLUMNS} {_FROM} ORDER BY d.id"))
 
 
 def of_deployment(connection: sqlite3.Connection, deployment: int) -> list[tuple[int, str]]:
@@ -195,7 +246,7 @@ def ahead_of(connection: sqlite3.Connection, now: datetime) -> list[ScheduleRow]
     found = connection.execute(
         f"SELECT {_COLUMNS} {_FROM} WHERE d.deleted_at IS NULL AND max(s.watermark, s.effective_from) > ?", (to_micros(now),)
     )
-    return [_row(values) for values in found]
+    return list(_rows(found))
 
 
 def advance(connection: sqlite3.Connection, number: int, *, watermark: datetime, last_admission: datetime | None) -> None:
@@ -305,6 +356,14 @@ def current_pause(connection: sqlite3.Connection, number: int) -> tuple[datetime
         (number,),
     ).fetchone()
     return (from_micros(found[0]), found[1], found[2]) if found else None
+
+
+def let_pass(connection: sqlite3.Connection, number: int, until: datetime) -> None:
+    """Note that up to `until` instants may come due that have a run already: they pass quietly."""
+    connection.execute(
+        "UPDATE schedules SET passing_until = max(coalesce(passing_until, ?), ?) WHERE number = ?",
+        (to_micros(until), to_micros(until), number),
+    )
 
 
 def clear_passing(connection: sqlite3.Connection, number: int) -> None:
