@@ -104,7 +104,7 @@ def test_errors_are_one_message_and_an_exit_status(filled: Wfctl) -> None:
     assert "did you mean hourly?" in done.err
     assert done.err.count("did you mean") == 1
     program = filled("schedule", "show", "hourlx", "-o", "json")
-    error = json.loads(program.err)["error"]
+    error = json.loads(program.err)
     assert (program.status, program.out, error["code"], error["data"]["near"]) == (66, "", "not-found", ["hourly"])
     assert set(error) == {"code", "message", "data"}  # contract 9.1
     for words in (
@@ -119,7 +119,7 @@ def test_errors_are_one_message_and_an_exit_status(filled: Wfctl) -> None:
         assert usage.err.startswith("wfctl: ")
         assert "--help" in usage.err or "-q" in words
     assert "Did you mean one of: 'schedule', 'schedules'?" in filled("schedle").err
-    assert json.loads(filled("schedules", "--nope", "-o", "json").err)["error"]["code"] == "invalid-argument"
+    assert json.loads(filled("schedules", "--nope", "-o", "json").err)["code"] == "invalid-argument"
     forged = filled("schedule", "show", "x\nwfctl: all is well\x1b[2J")
     assert "\x1b" not in forged.err
     assert not any(line.startswith("wfctl: all") for line in forged.err.splitlines())
