@@ -173,3 +173,19 @@ def test_7_6_a_drain_stops_admission_and_what_came_due_meanwhile_is_missed(world
     world.store.drain(undo=True)
     world.step()
     assert [row.status for row in world.occurrences("s")] == ["skipped-misfire"] * 4 + ["admitted"]
+
+
+def test_7_6_a_late_resume_is_cancelled_at_the_end_of_a_drain_and_another_run_is_not(world: World) -> None:
+    run = interrupt(world)
+    world.store.create_deployment(deployment_id="plain", command=["/bin/true"])
+    world.store.create_schedule(schedule_id="other", deployment_id="plain", trigger=EVERY_MINUTE)
+    world.clock.advance(MINUTE)
+    world.step()
+    (other,) = [name for name, _ in world.keeper.running]
+    world.store.resume_run(run_id=run, input={"approved": True})
+    world.step()
+    world.stop()
+    ended = world.store.inspect_run(run_id=run)
+    assert (ended.status, (ended.reason or {})["code"]) == ("failed", "drained")
+    assert world.store.inspect_run(run_id=other).status == "running"
+    assert [stopped[0] for stopped in world.keeper.world.stops] == [run]

@@ -84,6 +84,12 @@ class World:
             self._service.fake = self.keeper
         return self._service.step()
 
+    def stop(self) -> None:
+        """Let the supervisor drain and release the store, in good order."""
+        if self._service is not None:
+            self._service.stop()
+            self._service = None
+
     def die(self) -> None:
         """Let all processes of wfctl be gone but the keeper."""
         if self._service is not None:

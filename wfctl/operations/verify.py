@@ -78,8 +78,7 @@ def _check_file(context: Context) -> None:
         evidence.check_counters(connection)
     if problems:
         raise DamagedStore(
-            f"{context.ledger.path} is damaged ({problems[0]}); it was left as it is:"
-            " put a backup of the store in its place",
+            f"{context.ledger.path} is damaged ({problems[0]}); it was left as it is: put a backup of the store in its place",
             {"path": str(context.ledger.path), "problems": problems},
         )
 

@@ -139,9 +139,7 @@ def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
     primary = number & 0xFF if number is not None else None
     data = {"path": str(path), "sqlite": getattr(error, "sqlite_errorname", None)}
     if primary in _DAMAGE:
-        return DamagedStore(
-            f"{path} is damaged ({error}); it was left as it is: put a backup of the store in its place", data
-        )
+        return DamagedStore(f"{path} is damaged ({error}); it was left as it is: put a backup of the store in its place", data)
     if primary in _BUSY:
         return TimedOut(f"{path} was held by another writer for {BUSY_TIMEOUT_S:.0f} s; try again", data)
     if isinstance(error, sqlite3.IntegrityError):
