@@ -201,6 +201,8 @@ def test_laws_hold_after_a_crash_at_every_write(tmp_path: Path, part: int) -> No
 
 
 def assert_laws(world: World, budget: int) -> None:
+    verified = world.store.verify_store(deep=True)
+    assert verified.ok and not verified.notes, f"cut {budget}: {verified.contradictions} {verified.notes}"
     launched = [(request.run, request.k) for request in world.keeper.world.launches]
     assert len(launched) == len(set(launched)), f"cut {budget}: launched twice"
     occurrences = [

@@ -27,7 +27,7 @@ from wfctl.core.contradictions import (
     name_of_run,
 )
 from wfctl.core.definition import deployment_from_plain, schedule_from_plain
-from wfctl.core.model import Json, ScheduleDefinition
+from wfctl.core.model import FINISHED, Json, ScheduleDefinition
 from wfctl.errors import Blocked, InvalidDefinition
 from wfctl.operations.context import Context
 from wfctl.store import definitions as files
@@ -79,7 +79,26 @@ def look(context: Context, connection: sqlite3.Connection, *, is_start: bool = F
         if not is_start:
             found.add(_of_deployment(context, connection, snapshot))
     _look_at_runs(connection, names, found)
+    if not is_start:
+        found.add(_of_what_is_over(connection))
     return found.all()
+
+
+def _of_what_is_over(connection: sqlite3.Connection) -> Iterator[Contradiction]:
+    """What was started by hand, and executions of runs that are over: nothing is decided by them any more."""
+    for run in evidence.runs_of(connection, None):
+        yield from judge_run("?", run, None)
+    for number, k, problem in evidence.unreadable_executions(connection, None):
+        run_facts = evidence.run(connection, number) if isinstance(number, int) else None
+        row = f"execution {name_of_run(number)}/{k}"
+        yield Contradiction(
+            code=Code.UNREADABLE,
+            rows=(row,),
+            message=f"{row}: {problem}",
+            schedule=None if run_facts is None else run_facts.schedule,
+            run=number if isinstance(number, int) else None,
+            is_history=run_facts is not None and run_facts.status in FINISHED,
+        )
 
 
 def _look_at_runs(connection: sqlite3.Connection, names: dict[int, str], found: Found) -> None:

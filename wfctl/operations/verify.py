@@ -183,6 +183,7 @@ def _view(context: Context, each: Contradiction) -> ContradictionView:
     if each.deployment is not None:
         users = [user for _, user in schedules.of_deployment(connection, each.deployment)]
         subject = users[0] if users else None
+    has_remedy = subject is not None and (not each.is_history or each.run is not None)
     return ContradictionView(
         code=each.code.value,
         schedule_id=name if each.schedule is not None else None,
@@ -191,7 +192,7 @@ def _view(context: Context, each: Contradiction) -> ContradictionView:
         rows=each.rows,
         message=each.message,
         remedy=REMEDIES[each.code],
-        command=None if subject is None or each.is_history else f"wfctl store verify --fix {each.code.value} {subject}",
+        command=f"wfctl store verify --fix {each.code.value} {subject}" if has_remedy else None,
         blocks=not each.is_history and number is not None,
     )
 

@@ -84,7 +84,7 @@ def test_fr_16_a_torn_definition_blocks_its_own_schedule(
     path.chmod(0o600)
     wait_for(lambda: witness.runs("two"), what="the good file to be taken up")
     assert place.store.get_schedule(schedule_id="two").revision == 1
-    assert "schedule two is not blocked any more" in supervisor.text()
+    wait_for(lambda: "schedule two is not blocked any more" in supervisor.text(), what="a line in the log")
     assert supervisor.stop() == 0
     assert "Traceback" not in supervisor.text()
     ledger_check(place.store, witness)
