@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -180,6 +181,17 @@ def play(world: World, story: list[Act] = STORY) -> int:
                 world.die()
                 world.disk = Disk()
     return deaths
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory where there is one: every cut syncs a story's worth of commits, and no power is cut here."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, prefix="wfctl-test-") as name:
+        yield Path(name)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
