@@ -439,6 +439,9 @@ class SupervisorService:
         self.driver.begin_again()
         consistency.look_at_start(self._context)
         self.driver.recover()
+        with fresh.transaction() as connection:  # that it can be written again is shown by writing: only then is it over
+            if self._plan.session is not None:
+                sessions.seen(connection, self._plan.session, self._context.now())
         self._must_recover = False
 
     def _has_drained(self, deadline: float) -> bool:
