@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import paging, parse, render, values
+from wfctl.cli import naming, paging, parse, render, streams, values, watching
 from wfctl.cli.base import Common, StoredId, command
 from wfctl.cli.paging import paging_options
 from wfctl.cli.render import Column
@@ -33,7 +33,8 @@ def _span(view: OccurrenceView) -> str:
     return f"{count} instants from {values.instant(view.span.first)} to {values.instant(view.span.last)}"
 
 
-def _why(view: OccurrenceView) -> str:
+def why(view: OccurrenceView) -> str:
+    """Return why an occurrence stands as it does, in a phrase; empty where there is nothing to say."""
     return "; ".join(part for part in (_span(view), reasons.phrase(view.reason)) if part)
 
 
@@ -44,7 +45,7 @@ COLUMNS = [
     Column(key="run_id", title="RUN", raw=lambda it: it.run_id),
     render.durations("lateness_s", "LATE", lambda it: it.lateness_s),
     Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
-    Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True),
+    Column(key="reason", title="WHY", raw=lambda it: it.reason, show=why, free=True),
     Column(key="span", title="SPAN", raw=lambda it: it.span and it.span.to_json(), show=_span, extra=True),
     render.instants("recorded_at", "RECORDED", lambda it: it.recorded_at, extra=True),
 ]
@@ -53,16 +54,23 @@ COLUMNS = [
 @command()
 @click.argument("schedule_ids", metavar="[SCHEDULE]...", nargs=-1, type=StoredId("schedule"), help="Only of these schedules.")
 @paging_options
+@watching.watch_option
 def occurrences(
     common: Common, schedule_ids: Sequence[str], limit: int | None, cursor: str | None, everything: bool, status: str | None,
-    since: str | None, until: str | None,
+    since: str | None, until: str | None, is_watching: bool,
 ) -> None:  # fmt: skip
     """List occurrences, oldest first.
 
     The one that a schedule holds back stands on top of the first page, as pending. `wfctl help states` explains the statuses.
+    With --watch the newest are listed, what is held back last, and then a row is added for each change of an occurrence, with a
+    supervisor or without; -o jsonl is the form for programs.
     """
     now = common.now()
     first, last = parse.moment(since, "--since", now), parse.moment(until, "--until", now)
+    if is_watching:
+        watching.refuse_paging(cursor, everything, until)
+        _watch(common, schedule_ids, limit, status, first)
+        return
     with common.open() as store:
         paging.write(
             common,
@@ -86,19 +94,43 @@ def occurrences(
         )
 
 
+def _watch(common: Common, schedule_ids: Sequence[str], limit: int | None, status: str | None, since: Any) -> None:
+    from wfctl.operations.listing import newest_occurrences
+    from wfctl.operations.watching import from_now_on
+
+    least = watching.least_widths(common, schedule_ids, longest_status="skipped-overlap")
+    # Where a terminal is narrow, LATE and REV give way: what is not in a list elsewhere is why.
+    reason = Column(key="reason", title="WHY", raw=lambda it: it.reason, show=why, free=True, keep=True)
+    listed = [reason if column.key == "reason" else column for column in COLUMNS]
+    rows = render.Growing(common, listed, schema=SCHEMA, name=name_of, least=least)
+    chosen = {"schedule_id": list(schedule_ids) or None, "status": status}
+    with common.open() as store:
+        newest, changes = from_now_on(
+            store,
+            lambda context: newest_occurrences(context, since=since, limit=watching.limit_of(limit), **chosen),
+            **chosen,
+        )
+        watching.follow(rows, newest, changes, lambda change: watching.occurrence_row(store, change))
+
+
 @command()
 @click.argument("occurrence", metavar="SCHEDULE@INSTANT", help="Its name, as lists with -o name print it.")
 def show(common: Common, occurrence: str) -> None:
-    """Show one occurrence: SCHEDULE@INSTANT."""
-    schedule_id, at = parse.occurrence_name(occurrence)
+    """Show one occurrence: SCHEDULE@INSTANT.
+
+    It shows what is recorded. `wfctl occurrence explain` says why, for any instant, recorded or not.
+    """
     with common.open() as store:
+        schedule_id, at = naming.occurrence(store, occurrence, common.now())
         view = store.get_occurrence(schedule_id=schedule_id, instant=at)
     render.item(common, view, details=lambda paint: _details(view, paint), name=name_of(view), columns=COLUMNS)
+    if common.is_human and not common.quiet and view.instant is not None:
+        streams.talk(f"why: wfctl occurrence explain {escape(name_of(view))}")
 
 
 def _details(view: OccurrenceView, paint: Paint) -> str:
     facts = [
-        ("why", escape(_why(view))),
+        ("why", escape(why(view))),
         ("run", escape(view.run_id or "")),
         ("late", values.duration(view.lateness_s)),
         ("revision", "" if view.revision is None else str(view.revision)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import paging, parse, prompt, render, streams, values
+from wfctl.cli import paging, parse, prompt, render, streams, values, watching
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
 from wfctl.cli.logs import FINAL, Echo, pump_all
 from wfctl.cli.paging import paging_options
@@ -20,7 +20,7 @@ from wfctl.errors import PreflightFailed, WfctlError
 
 if TYPE_CHECKING:
     from wfctl.operations.store import Store
-    from wfctl.operations.views import ExecutionView, RunView
+    from wfctl.operations.views import ExecutionView, RunView, TransitionView
 
 SCHEMA = "wfctl/runs.v1"
 _run_id = click.argument("run_id", metavar="RUN", type=StoredId("run"), help="The id of the run: run-000001.")
@@ -50,9 +50,10 @@ def _total(view: RunView, key: str) -> Any:
     return None if not known else max(known) if key == "max_rss_bytes" else sum(known)
 
 
-def columns(now: datetime) -> list[Column]:
+def columns(now: datetime | Callable[[], datetime]) -> list[Column]:
     def took(view: RunView) -> float | None:
-        return values.elapsed(view.started_at, view.ended_at, None if view.status in FINAL else now)
+        until = None if view.status in FINAL else now() if callable(now) else now
+        return values.elapsed(view.started_at, view.ended_at, until)
 
     def peak(view: RunView) -> Any:
         return _total(view, "max_rss_bytes")
@@ -84,11 +85,16 @@ def columns(now: datetime) -> list[Column]:
 @click.option("--schedule", "schedule_id", metavar="ID", type=StoredId("schedule"), help="Only runs of this schedule.")
 @click.option("--deployment", "deployment_id", metavar="ID", type=StoredId("deployment"), help="Only runs of this deployment.")
 @paging_options
+@watching.watch_option
 def runs(
     common: Common, schedule_id: str | None, deployment_id: str | None, limit: int | None, cursor: str | None, everything: bool,
-    status: str | None, since: str | None, until: str | None,
+    status: str | None, since: str | None, until: str | None, is_watching: bool,
 ) -> None:  # fmt: skip
-    """List the runs, oldest first."""
+    """List the runs, oldest first.
+
+    With --watch the newest are listed, and then a row is added for each change of a run, with a supervisor or without; -o jsonl
+    is the form for programs.
+    """
     now = common.now()
     first, last = parse.moment(since, "--since", now), parse.moment(until, "--until", now)
     chosen: dict[str, Any] = {
@@ -98,6 +104,11 @@ def runs(
         "since": first,
         "until": last,
     }
+    if is_watching:
+        watching.refuse_paging(cursor, everything, until)
+        del chosen["until"]
+        _watch(common, chosen, limit)
+        return
     with common.open() as store:
         paging.write(
             common,
@@ -118,6 +129,29 @@ def runs(
                 until=values.instant(last) or None,
             ),
         )
+
+
+def _watch(common: Common, chosen: dict[str, Any], limit: int | None) -> None:
+    from wfctl.operations.listing import newest_runs
+    from wfctl.operations.watching import from_now_on
+
+    chosen_ids = [chosen["schedule_id"]] if chosen["schedule_id"] else []
+    least = watching.least_widths(common, chosen_ids, longest_status="interrupted")
+    rows = render.Growing(common, columns(common.now), schema=SCHEMA, name=lambda it: it.run_id, least=least)
+
+    def row_of(change: TransitionView) -> RunView | None:
+        view = watching.run_row(store, change)
+        wanted = chosen["deployment_id"]
+        return view if view is None or wanted in (None, view.deployment_id) else None
+
+    with common.open() as store:
+        newest, changes = from_now_on(
+            store,
+            lambda context: newest_runs(context, limit=watching.limit_of(limit), **chosen),
+            schedule_id=chosen["schedule_id"],
+            status=chosen["status"],
+        )
+        watching.follow(rows, newest, changes, row_of)
 
 
 @command()
@@ -220,6 +254,10 @@ def _try_start(common: Common, store: Store, deployment_id: str, bound: dict[str
     if wrong:
         said = "; ".join(f"{it.name}: {it.detail}" for it in wrong)
         raise PreflightFailed(f"a run of {deployment_id} could not start: {said}", {"checks": [it.to_json() for it in wrong]})
+    if common.is_program:
+        from wfctl.cli.deployment import write_checks
+
+        write_checks(common, checks)
     if not common.quiet:
         streams.talk(f"dry run: a run of {escape(deployment_id)} could start; nothing was changed")
     return 0
@@ -241,7 +279,7 @@ def _follow(common: Common, store: Store, view: RunView, began: str, skipped: Se
     if common.is_program:
         _write_run(common, ended)
     if not common.quiet:
-        streams.talk(_outcome(ended))
+        streams.talk(outcome(ended))
     return 0 if ended.status == "completed" else 1
 
 
@@ -253,7 +291,8 @@ def _leave(store: Store, run_id: str) -> int:
     return streams.INTERRUPTED
 
 
-def _outcome(view: RunView) -> str:
+def outcome(view: RunView) -> str:
+    """Return how a run ended, or that it waits, in one line."""
     took = values.duration(values.elapsed(view.started_at, view.ended_at))
     said = f"{view.run_id} {view.status}" + (f" after {took}" if took else "")
     reason = _why(view)
@@ -323,7 +362,9 @@ def cancel(common: Common, run_ids: Sequence[str], reason: str | None, grace: st
 
 
 def _would_cancel(common: Common, views: Sequence[RunView]) -> int:
-    for view in views:
+    if not common.is_human:
+        _write_cancelled(common, views)  # as they stand: nothing was changed
+    for view in views if common.is_human else ():
         verb = "is over already:" if view.status in FINAL else "would be cancelled, it is"
         streams.answer(f"{escape(view.run_id)} {verb} {view.status}")
     if not common.quiet:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from typing import Any
 
@@ -79,6 +80,18 @@ def flush() -> None:
         raise ClosedPipe from None
     except OSError as error:
         raise _unwritable(error) from error
+
+
+def check_reader() -> None:
+    """Raise ClosedPipe when nobody reads stdout any more, which a write would only find out once there is something to say."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        is_gone = any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
+    except (OSError, ValueError):
+        return  # a stream in memory
+    if is_gone:
+        raise ClosedPipe
 
 
 def raw_bytes(data: bytes, *, to_stderr: bool = False) -> None:

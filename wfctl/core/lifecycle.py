@@ -52,3 +52,26 @@ def after(state: Status, event: RunEvent) -> Status | None:
     if state not in TRANSITIONS:
         raise ValueError(f"{state!r} is no state of a run")
     return TRANSITIONS[state][event]
+
+
+def states_between(
+    before: tuple[Status, int], now: tuple[Status, int], *, has_started: bool
+) -> tuple[tuple[Status, int], ...]:
+    """Given status and attempt of a run at two moments, return every status that it had since, the last one included.
+
+    `has_started`: a process of it was ever reported. The way is never in doubt: a run begins as admitted, each attempt but the
+    last ended as interrupted, and the next one began as running (6.6, 6.13).
+    """
+    status, attempt = before
+    last, last_attempt = now
+    passed: list[tuple[Status, int]] = []
+    if status is Status.ADMITTED and last is not Status.ADMITTED and has_started:
+        passed.append((Status.RUNNING, attempt))
+    while attempt < last_attempt:
+        if (passed[-1][0] if passed else status) is not Status.INTERRUPTED:
+            passed.append((Status.INTERRUPTED, attempt))
+        attempt += 1
+        passed.append((Status.RUNNING, attempt))
+    if last is not (passed[-1][0] if passed else status):
+        passed.append((last, last_attempt))
+    return tuple(passed)

@@ -114,6 +114,31 @@ def reserve_places(connection: sqlite3.Connection, count: int) -> int:
     return int(found[0]) - count + 1
 
 
+def last_place(connection: sqlite3.Connection) -> int:
+    """Return the last place that was given in the order of recording; 0 when none was."""
+    return int(connection.execute("SELECT occurrence FROM counters").fetchone()[0])
+
+
+def settled_after(connection: sqlite3.Connection, place: int, limit: int) -> list[OccurrenceRow]:
+    """Return up to `limit` readable rows without a run that were recorded behind a place, in that order."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM occurrences INDEXED BY occurrences_by_place WHERE place > ? AND run IS NULL"
+        " ORDER BY place LIMIT ?",
+        (place, limit),
+    )
+    rows = []
+    for values in found:
+        with contextlib.suppress(UnreadableRow):
+            rows.append(_row(values))
+    return rows
+
+
+def count_settled(connection: sqlite3.Connection, place: int) -> int:
+    """Return how many rows without a run were recorded behind a place."""
+    found = connection.execute("SELECT count(*) FROM occurrences WHERE place > ? AND run IS NULL", (place,))
+    return int(found.fetchone()[0])
+
+
 def find(connection: sqlite3.Connection, schedule: int, instant: datetime) -> OccurrenceRow | None:
     """Return the row of that instant, or the span row that it lies in."""
     at = (schedule, to_micros(instant))
@@ -194,8 +219,9 @@ def page(
     until: datetime | None,
     after: int,
     limit: int,
+    newest: bool = False,
 ) -> list[OccurrenceRow | BrokenOccurrence]:
-    """Return up to `limit` rows behind place `after`, in the order of recording.
+    """Return up to `limit` rows behind place `after`, in the order of recording: the first ones, or the `newest`.
 
     Given: `schedules` by number (None: all), `statuses` (None: all), instants from `since` on and before `until`.
     Each part is an index range; several are merged by place.
@@ -208,8 +234,9 @@ def page(
     parts: list[_Range] = []
     for schedule in [None] if schedules is None else schedules:
         parts += _ranges(connection, schedule, numbers, since, until, after)
-    merged = heapq.merge(*(_rows(connection, part, limit) for part in parts), key=lambda row: row.place)
-    return [row for row, _ in zip(merged, range(limit), strict=False)]
+    merged = heapq.merge(*(_rows(connection, part, limit, newest) for part in parts), key=lambda row: row.place, reverse=newest)
+    found = [row for row, _ in zip(merged, range(limit), strict=False)]
+    return found[::-1] if newest else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +308,11 @@ def _narrow(
     return after
 
 
-def _rows(connection: sqlite3.Connection, part: _Range, limit: int) -> Iterator[OccurrenceRow | BrokenOccurrence]:
+def _rows(connection: sqlite3.Connection, part: _Range, limit: int, newest: bool) -> Iterator[OccurrenceRow | BrokenOccurrence]:
     where = " AND ".join(part.conditions)
+    order = "place DESC" if newest else "place"
     for found in connection.execute(
-        f"SELECT {_COLUMNS} FROM occurrences {part.index} WHERE {where} ORDER BY place LIMIT ?", [*part.values, limit]
+        f"SELECT {_COLUMNS} FROM occurrences {part.index} WHERE {where} ORDER BY {order} LIMIT ?", [*part.values, limit]
     ):
         with contextlib.suppress(UnreadableRow):  # one without a place has none in a list either; `store verify` names it
             yield _row_or_broken(found)

@@ -276,8 +276,9 @@ def page(
     until: datetime | None,
     after: int,
     limit: int,
+    newest: bool = False,
 ) -> list[RunRow | BrokenRun]:
-    """Return up to `limit` runs with numbers above `after`, ascending.
+    """Return up to `limit` runs with numbers above `after`, ascending: the first ones, or the `newest`.
 
     Given: schedules or a deployment by number (None: all), statuses (None: all), times of admission from `since` on and
     before `until`. Each part is an index range; several are merged by number.
@@ -299,11 +300,18 @@ def page(
     elif numbers is not None:
         among = f"status IN ({', '.join('?' * len(numbers))})"
         parts = [([*names, among], [*bound, *numbers]) for names, bound in parts]
-    merged = heapq.merge(*(_rows(connection, names, bound, limit) for names, bound in parts), key=lambda row: row.number)
-    return [row for row, _ in zip(merged, range(limit), strict=False)]
+    merged = heapq.merge(
+        *(_rows(connection, names, [*bound, limit], newest) for names, bound in parts),
+        key=lambda row: row.number,
+        reverse=newest,
+    )
+    found = [row for row, _ in zip(merged, range(limit), strict=False)]
+    return found[::-1] if newest else found
 
 
-def _rows(connection: sqlite3.Connection, conditions: list[str], values: list[int], limit: int) -> Iterator[RunRow | BrokenRun]:
-    where = " AND ".join(conditions)
-    for found in connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY number LIMIT ?", [*values, limit]):
+def _rows(
+    connection: sqlite3.Connection, conditions: list[str], values: list[int], newest: bool
+) -> Iterator[RunRow | BrokenRun]:
+    where, order = " AND ".join(conditions), "number DESC" if newest else "number"
+    for found in connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY {order} LIMIT ?", values):
         yield _row_or_broken(found)
