@@ -47,7 +47,8 @@ def test_the_pairs_of_an_input_go_over_its_document(tmp_path: Path) -> None:
     assert parse.bound_input([], '{"n": 2}') == {"n": 2}
     assert parse.bound_input([], None) is None
     with pytest.raises(InvalidDefinition, match="must be a table"):
-        parse.bound_input([], "[1]")
+        parse.bound_input(["region=eu"], "[1]")
+    assert parse.bound_input([], "[1]") == [1], "what is wrong with it the operation says"
     with pytest.raises(InvalidDefinition, match="is not JSON"):
         parse.bound_input([], "{")
     with pytest.raises(NotFound, match="cannot read"):
@@ -73,7 +74,7 @@ def test_moments(text: str | None, instant: datetime | None) -> None:
     [
         pytest.param("2026-11-30T13:00:00", "has no offset", id="a naive time names the ways to mend it"),
         pytest.param("1h30", "did you mean 1h30m", id="a bare number at the end"),
-        pytest.param("yesterday", "is not a duration", id="a word"),
+        pytest.param("yesterday", "since: 'yesterday' is not an instant", id="a word, as the operation refuses it"),
     ],
 )
 def test_moments_that_are_refused(text: str, says: str) -> None:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import parse, prompt, render, streams, values
+from wfctl.cli import paging, parse, prompt, render, streams, values
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
+from wfctl.cli.paging import part_options
 from wfctl.cli.render import Column
 from wfctl.cli.style import Paint
 from wfctl.cli.text import count_of, escape
 
 if TYPE_CHECKING:
     from wfctl.operations.store import Store
-    from wfctl.operations.views import DeploymentView
+    from wfctl.operations.views import CheckView, DeploymentView
 
 #: keys whose value is text even where it looks like a number
 _TEXTS = frozenset({"description", "working_directory", "kill_grace", "umask", "executor", "retry_delay", "timeout"})
@@ -47,11 +48,15 @@ COLUMNS = [
 
 
 @command()
-def deployments(common: Common) -> None:
+@click.option("--include-deleted", is_flag=True, help="Deleted ones too.")
+@part_options
+def deployments(common: Common, include_deleted: bool, limit: int | None, cursor: str | None) -> None:
     """List the deployments."""
     with common.open() as store:
-        page = store.list_deployments()
+        page = store.list_deployments(include_deleted=include_deleted, limit=limit, cursor=cursor)
     render.page(common, COLUMNS, page.items, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
+    words = ["--include-deleted"] if include_deleted else []
+    paging.say_next(common, page.next_cursor, limit, paging.line(common, "deployments", *words))
 
 
 @command()
@@ -65,7 +70,7 @@ def show(common: Common, deployment_id: str) -> None:
 
 def details(view: DeploymentView, paint: Paint) -> str:
     """Return a deployment for people."""
-    lines = [_headline(view, paint)]
+    lines = [headline(view, paint)]
     if view.diagnostic:
         lines.append(f"  {paint(escape(view.diagnostic.get('message') or view.diagnostic), 'red')}")
     definition = view.definition or {}
@@ -87,7 +92,8 @@ def details(view: DeploymentView, paint: Paint) -> str:
     return "\n".join([*lines, render.pairs(facts, paint, indent=2)])
 
 
-def _headline(view: DeploymentView, paint: Paint) -> str:
+def headline(view: DeploymentView, paint: Paint) -> str:
+    """Return a deployment in one line, for people."""
     parts = [f"deployment {paint(escape(view.id), 'bold')} revision {view.revision}"]
     if view.digest:
         parts.append(f"sha256 {view.digest.removeprefix('sha256:')[:12]}")
@@ -200,7 +206,7 @@ def pinned(store: Store, files: Sequence[str], held: Mapping[str, str] | None, *
 
 def _changed(common: Common, view: DeploymentView, dry_run: bool) -> None:
     def said(paint: Paint) -> str:
-        return f"{_headline(view, paint)} {paint.dot} {escape(_commands(view))}"
+        return f"{headline(view, paint)} {paint.dot} {escape(_commands(view))}"
 
     render.item(common, view, details=said, name=view.id, columns=COLUMNS)
     if dry_run and not common.quiet:
@@ -264,11 +270,6 @@ def check(common: Common, deployment_id: str, given: Sequence[str], document: st
     bound = parse.bound_input(given, document)
     with common.open() as store:
         checks = list(store.check_deployment(deployment_id=deployment_id, input=bound))
-    columns = [
-        Column(key="ok", title="", raw=lambda it: it.ok, show=lambda it: "ok" if it.ok else "NO", keep=True),
-        Column(key="name", title="CHECK", raw=lambda it: it.name, keep=True),
-        Column(key="detail", title="DETAIL", raw=lambda it: it.detail, free=True),
-    ]
     if common.is_human:
         from wfctl.cli.style import paint_for
 
@@ -278,8 +279,18 @@ def check(common: Common, deployment_id: str, given: Sequence[str], document: st
             width = max(len(other[1]) for other in rows)
             streams.answer(f"{row[0]} {row[1].ljust(width)}  {row[2]}".rstrip())
     else:
-        render.page(common, columns, checks, schema="wfctl/checks.v1", name=lambda it: it.name)
+        write_checks(common, checks)
     return 0 if all(it.ok for it in checks) else 1
+
+
+def write_checks(common: Common, checks: Sequence[CheckView]) -> None:
+    """Write what a run needs, a row for each thing, for programs."""
+    columns = [
+        Column(key="ok", title="", raw=lambda it: it.ok, show=lambda it: "ok" if it.ok else "NO", keep=True),
+        Column(key="name", title="CHECK", raw=lambda it: it.name, keep=True),
+        Column(key="detail", title="DETAIL", raw=lambda it: it.detail, free=True),
+    ]
+    render.page(common, columns, checks, schema="wfctl/checks.v1", name=lambda it: it.name)
 
 
 @command()

@@ -18,19 +18,36 @@ LARGEST_LIMIT = 100
 Fetch = Callable[[int, str | None], Any]
 
 
-def paging_options(function: Function) -> Function:
-    """Add `--limit`, `--cursor`, `--all`, `--status`, `--since` and `--until`."""
+def page_options(function: Function) -> Function:
+    """Add `--limit`, `--cursor` and `--all`."""
     options = [
         click.option("--limit", type=int, metavar="N", help=f"Rows of a page, 1 to {LARGEST_LIMIT} (default {DEFAULT_LIMIT})."),
         click.option("--cursor", metavar="TOKEN", help="Go on where the page before ended; the filter must be the same."),
         click.option("--all", "everything", is_flag=True, help="All pages, one after the other."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def paging_options(function: Function) -> Function:
+    """Add `--limit`, `--cursor`, `--all`, `--status`, `--since` and `--until`."""
+    options = [
         click.option("--status", metavar="A,B,...", help="Only these statuses."),
         click.option("--since", metavar="TIME", help="Not before this instant, or this long ago: 2h, 7d."),
         click.option("--until", metavar="TIME", help="Before this instant, or before this long ago: 2h, 7d."),
     ]
     for option in reversed(options):
         function = option(function)
-    return function
+    return page_options(function)
+
+
+def part_options(function: Function) -> Function:
+    """Add `--limit` and `--cursor` to a list that is whole without them."""
+    goes_on = "Go on where the page before ended; the filter must be the same."
+    function = click.option("--cursor", metavar="TOKEN", help=goes_on)(function)
+    size = f"A page of so many, 1 to {LARGEST_LIMIT} (default: all of them)."
+    return click.option("--limit", type=int, metavar="N", help=size)(function)
 
 
 def write(
@@ -52,9 +69,14 @@ def write(
         return
     page = fetch(DEFAULT_LIMIT if limit is None else limit, cursor)
     render.page(common, columns, page.items, schema=schema, name=name, next_cursor=page.next_cursor)
-    if page.next_cursor and not common.quiet:
+    say_next(common, page.next_cursor, limit, command)
+
+
+def say_next(common: Common, following: str | None, limit: int | None, command: Sequence[str]) -> None:
+    """Say on stderr how to see the next page, where there is one."""
+    if following is not None and not common.quiet:
         size = [] if limit is None else ["--limit", str(limit)]
-        streams.talk(f"next page: {escape(shlex.join([*command, *_format(common), *size, '--cursor', page.next_cursor]))}")
+        streams.talk(f"next page: {escape(shlex.join([*command, *_format(common), *size, '--cursor', following]))}")
 
 
 def _all(fetch: Fetch, limit: int, cursor: str | None) -> Iterator[Any]:

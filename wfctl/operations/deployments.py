@@ -15,10 +15,11 @@ from wfctl.errors import Deleted, InUse, InvalidArgument, InvalidDefinition, Pro
 from wfctl.operations import reconcile, upkeep
 from wfctl.operations.context import Context, DryRun
 from wfctl.operations.inputs import compile_schema
+from wfctl.operations.memo import remembered
 from wfctl.operations.saving import as_written, finish_write_quietly, save_revision
-from wfctl.operations.schedules import not_found, refuse_blocked, refuse_stale, refuse_used
+from wfctl.operations.schedules import never_valid, not_found, refuse_blocked, refuse_stale, refuse_used
 from wfctl.store.artifacts import artifact_problem
-from wfctl.store.definitions import to_toml
+from wfctl.store.definitions import deployment_from_toml, to_toml
 from wfctl.store.ledger import definitions, schedules
 from wfctl.store.ledger.definitions import DefinitionRow
 
@@ -52,8 +53,7 @@ def require_live(connection: sqlite3.Connection, deployment_id: str) -> Definiti
     if row.deleted_at is not None:
         raise Deleted(f"deployment {deployment_id} was deleted, and its id is retired", {"id": deployment_id})
     if row.revision == 0:
-        message = (row.diagnostic or {}).get("message", "it never was valid")
-        raise InvalidDefinition(f"deployment {deployment_id} is blocked: {message}", dict(row.diagnostic or {}))
+        raise never_valid(row)
     return row
 
 
@@ -71,6 +71,12 @@ def draft(deployment_id: str, plain: Mapping[str, Any], *, content: bytes | None
     Raise InvalidDefinition, with every problem.
     """
     subject = f"deployment {deployment_id}"
+    if content is not None:
+        return _composed(plain, subject, content)
+    return remembered(subject, plain, lambda: _composed(plain, subject, None))
+
+
+def _composed(plain: Mapping[str, Any], subject: str, content: bytes | None) -> Draft:
     definition = deployment_from_plain(plain, subject=subject)
     if definition.input_schema is not None:
         compile_schema(definition.input_schema)
@@ -83,10 +89,11 @@ def create(context: Context, deployment_id: str, fields: Mapping[str, Any], *, d
     check_id(deployment_id, "deployment id")
     plain = plain_of(fields)
     reconcile.one(context, "deployment", deployment_id)
-    with context.ledger.transaction() as connection:
+    with context.changing() as connection:
         refuse_used(connection, "deployment", deployment_id)
         made = draft(deployment_id, plain)
         _check_files(context, deployment_id, made.definition)
+        context.end_trial(deployment_from_toml, made.content)
         number = definitions.insert(connection, "deployment", deployment_id, created_at=to_micros(context.now()))
         apply(context, connection, definitions.get(connection, number), made, is_on_disk=False)
         if dry_run:
@@ -135,13 +142,14 @@ def update(
     """
     patch = plain_of(fields)
     reconcile.one(context, "deployment", deployment_id)
-    with context.ledger.transaction() as connection:
+    with context.changing() as connection:
         row = require_live(connection, deployment_id)
         refuse_blocked(row)
         refuse_stale("deployment", deployment_id, expected_revision, row.revision)
         _, saved = context.deployment(row.number, row.revision)
         made = draft(deployment_id, _patched(saved.plain, patch, unset))
         _check_files(context, deployment_id, made.definition)
+        context.end_trial(deployment_from_toml, made.content)
         apply(context, connection, row, made, is_on_disk=False)
         if dry_run:
             raise DryRun(_described(context, connection, row.number))

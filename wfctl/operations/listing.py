@@ -51,9 +51,17 @@ def as_names(value: Any) -> list[str] | None:
     return [word.strip() for word in words if word.strip()]
 
 
+def as_choice(value: Any, name: str) -> list[str] | None:
+    """Given words to choose by, as `as_names` takes them, return them as a list. Raise InvalidArgument where there is none."""
+    words = as_names(value)
+    if words is not None and not words:
+        raise InvalidArgument(f"{name} names nothing; leave it out to have all", {"argument": name})
+    return words
+
+
 def as_statuses(value: Any, known: Collection[Status]) -> list[Status] | None:
     """Given status words, return the statuses. Raise InvalidArgument, with what was perhaps meant, for unknown ones."""
-    words = as_names(value)
+    words = as_choice(value, "status")
     for word in words or ():
         if word not in known:
             message = f"unknown status {word!r}{suggestion(word, sorted(known))}"
@@ -103,7 +111,7 @@ def list_occurrences(
         numbers = None if asked.names is None else [schedules.require(connection, name).number for name in asked.names]
         items: list[OccurrenceView] = []
         if "pending" in position:
-            waiting = _pending(connection, numbers, asked, after=position["pending"])
+            waiting = _pending(connection, numbers, asked, after=str(position["pending"]))
             items = [pending_view(state) for state in waiting[:size]]
             if len(waiting) > size:
                 return Page(tuple(items), make_cursor(scope, {"pending": items[-1].schedule_id}), OCCURRENCES)
@@ -148,14 +156,32 @@ def _stored_page(
 
 
 def _names_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
-    return {number: _name_of(connection, number) for number in set(numbers)}
+    return {number: name_of(connection, number) for number in set(numbers)}
 
 
-def _name_of(connection: sqlite3.Connection, number: int) -> str:
+def name_of(connection: sqlite3.Connection, number: int) -> str:
+    """Return the id of a schedule that rows name by its number."""
     try:
         return definitions.get(connection, number).id
     except UnreadableRow:
         return f"number-{number}"  # a row of no schedule that is known: shown, so that a person sees it (7.4)
+
+
+def newest_occurrences(context: Context, *, schedule_id: Any, status: Any, since: Any, limit: Any) -> list[OccurrenceView]:
+    """Return the last occurrences of some schedules, or of all, oldest first; what is held now stands last and counts.
+
+    Raise InvalidArgument, NotFound.
+    """
+    size = check_limit(limit)
+    names, statuses, start = as_names(schedule_id), as_statuses(status, set(Status)), as_instant(since, "since")
+    asked = _Filter(store="", names=names, statuses=statuses, since=start, until=None)
+    with context.ledger.reading() as connection:
+        numbers = None if names is None else sorted({schedules.require(connection, name).number for name in names})
+        held = [pending_view(state) for state in _pending(connection, numbers, asked, after="")[:size]]
+        given: dict[str, Any] = {"schedules": numbers, "statuses": statuses, "since": start, "until": None, "newest": True}
+        rows = occurrences.page(connection, **given, after=0, limit=size - len(held)) if len(held) < size else []
+        stored = _names_of(connection, (row.schedule for row in rows))
+        return [*(occurrence_view(context, stored[row.schedule], row) for row in rows), *held]
 
 
 def get_occurrence(context: Context, *, schedule_id: str, instant: Any) -> OccurrenceView:
@@ -184,6 +210,8 @@ def list_runs(
     """
     size = check_limit(limit)
     names = as_names(schedule_id)
+    if deployment_id is not None and not isinstance(deployment_id, str):
+        raise InvalidArgument(f"deployment_id must be text, not {deployment_id!r}", {"argument": "deployment_id"})
     statuses = as_statuses(status, RUN_STATUSES)
     start, end = as_instant(since, "since"), as_instant(until, "until")
     times = [None if time is None else format_instant(time) for time in (start, end)]
@@ -215,9 +243,25 @@ def list_runs(
     return Page(items, following, RUNS)
 
 
+def newest_runs(
+    context: Context, *, schedule_id: Any, deployment_id: Any, status: Any, since: Any, limit: Any
+) -> list[RunView]:
+    """Return the last runs, oldest first, as `list_runs` chooses them. Raise InvalidArgument, NotFound."""
+    size = check_limit(limit)
+    names, statuses, start = as_names(schedule_id), as_statuses(status, RUN_STATUSES), as_instant(since, "since")
+    with context.ledger.reading() as connection:
+        numbers = None if names is None else sorted({schedules.require(connection, name).number for name in names})
+        deployment = None if deployment_id is None else deployments.require(connection, deployment_id).number
+        given: dict[str, Any] = {"statuses": statuses, "since": start, "until": None, "newest": True}
+        rows = runs.page(connection, schedules=numbers, deployment=deployment, **given, after=0, limit=size)
+        return [run_view(context, connection, row) for row in rows]
+
+
 def require_run(connection: sqlite3.Connection, run_id: Any) -> runs.RunRow:
     """Return a run by its id. Raise NotFound."""
-    number = run_number(run_id) if isinstance(run_id, str) else None
+    if not isinstance(run_id, str):
+        raise InvalidArgument(f"run_id must be text, not {run_id!r}", {"argument": "run_id"})
+    number = run_number(run_id)
     row = runs.find(connection, number) if number is not None else None
     if row is None:
         raise NotFound(f"no run {run_id!r}; `wfctl runs` lists what there is", {"kind": "run", "id": run_id})

@@ -22,6 +22,7 @@ from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.listing import require_run
 from wfctl.operations.outputs import OutputBounds
+from wfctl.operations.schedules import diagnosed
 from wfctl.operations.views import CheckView
 from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import executions, runs
@@ -39,12 +40,14 @@ def preflight_of(context: Context, deployment_id: str, bound: Mapping[str, Any])
 def preflight_for(context: Context, deployment_id: str, bound: Mapping[str, Any]) -> Callable[[], list[Problem]]:
     """Return the preflight of a run of that deployment: it touches no ledger, so that a worker may ask it.
 
-    Raise NotFound, Deleted, Blocked.
+    Raise NotFound, Deleted, Blocked, InvalidArgument for an id that is no text.
     """
+    if not isinstance(deployment_id, str) or not deployment_id:
+        raise InvalidArgument(f"deployment_id must be text, not {deployment_id!r}", {"argument": "deployment_id"})
     reconcile.one(context, "deployment", deployment_id)
     row = deployments.require_live(context.ledger.connection, deployment_id)
     if row.diagnostic is not None:
-        raise Blocked(f"deployment {deployment_id} is blocked: {row.diagnostic.get('message')}", dict(row.diagnostic))
+        raise Blocked(f"deployment {deployment_id} is blocked: {row.diagnostic.get('message')}", diagnosed(row))
     definition, _ = context.deployment(row.number, row.revision)
     base = preflight.base_environment(os.environ)
     return lambda: preflight.preflight_problems(definition, context.layout, bound, base)

@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from wfctl.core import changes
+from wfctl.core import changes, drift
 from wfctl.core.definition import check_id, schedule_from_plain, schedule_to_plain
 from wfctl.core.instants import to_micros
 from wfctl.core.model import DueInstants, OneshotTrigger, ScheduleDefinition
@@ -18,8 +19,9 @@ from wfctl.errors import Blocked, Deleted, Exists, InvalidArgument, InvalidDefin
 from wfctl.operations import reconcile, upkeep
 from wfctl.operations.context import Context, DryRun
 from wfctl.operations.inputs import check_input
+from wfctl.operations.memo import remembered
 from wfctl.operations.saving import as_written, finish_write_quietly, save_revision
-from wfctl.store.definitions import to_toml
+from wfctl.store.definitions import schedule_from_toml, to_toml
 from wfctl.store.ledger import definitions, schedules, sessions
 from wfctl.store.ledger.definitions import DefinitionRow
 from wfctl.store.ledger.schedules import ScheduleRow
@@ -28,6 +30,7 @@ FIELDS = (
     "deployment", "notes", "overlap", "max_active_runs", "misfire", "lateness", "max_run", "max_steps", "notify", "trigger",
     "input",
 )  # fmt: skip
+_COMPARED, _LONGEST_ID = 200, 128
 _NEVER_UNSET = {"deployment": "every schedule names one", "trigger": "every schedule has one"}
 
 
@@ -39,6 +42,7 @@ class Draft:
     plain: Mapping[str, Any]
     content: bytes
     max_run_us: int | None
+    calendar: str | None  #: what is kept of it (drift)
 
 
 # Finding ----------------------------------------------------------------------------------------------------------------
@@ -56,10 +60,13 @@ def not_found(connection: sqlite3.Connection, kind: Any, name: str) -> NotFound:
     """Return the error for an unknown id, with what was perhaps meant."""
     from difflib import get_close_matches
 
-    known = [row.id for row in definitions.list_all(connection, kind) if row.deleted_at is None]
-    near = get_close_matches(str(name), known, n=3)
+    known = definitions.live_ids(connection, kind)
+    if len(known) > _COMPARED:  # of very many only those that could be it at first sight: to compare them all takes long
+        known = [each for each in known if each[:2] == name[:2] and abs(len(each) - len(name)) < 2][:_COMPARED]
+    near = get_close_matches(name, known, n=3) if len(name) <= _LONGEST_ID else []
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; `wfctl {kind}s` lists what there is"
-    return NotFound(f"no {kind} {name!r}{hint}", {"kind": kind, "id": name, "near": near})
+    shown = name if len(name) <= _LONGEST_ID else f"{name[:_LONGEST_ID]}..."
+    return NotFound(f"no {kind} {shown!r}{hint}", {"kind": kind, "id": shown, "near": near})
 
 
 def _require_live(connection: sqlite3.Connection, schedule_id: str) -> tuple[DefinitionRow, ScheduleRow]:
@@ -72,9 +79,20 @@ def _require_live(connection: sqlite3.Connection, schedule_id: str) -> tuple[Def
     refuse_contradicted(row)
     state = schedules.find(connection, row.number)
     if state is None:
-        message = (row.diagnostic or {}).get("message", "it never was valid")
-        raise InvalidDefinition(f"schedule {schedule_id} is blocked: {message}", dict(row.diagnostic or {}))
+        raise never_valid(row)
     return row, state
+
+
+def never_valid(row: DefinitionRow) -> InvalidDefinition:
+    """Return the error for a definition of which no valid text was ever seen."""
+    found = row.diagnostic or {}
+    message = f"{row.kind} {row.id} is blocked: {found.get('message', 'it never was valid')}"
+    return InvalidDefinition(message, diagnosed(row), problems=Problem.all_from_json(found.get("problems")))
+
+
+def diagnosed(row: DefinitionRow) -> dict[str, Any]:
+    """Return an error's data about a definition that is blocked. The diagnostic has a code of its own, so it stands apart."""
+    return {"kind": row.kind, "id": row.id, "diagnostic": row.diagnostic}
 
 
 # Validating -------------------------------------------------------------------------------------------------------------
@@ -95,23 +113,33 @@ def draft(
     `content` is the text of a file that says it already, `old` what is replaced. Raise InvalidDefinition, or NotFound for
     the deployment (3.5).
     """
-    definition = schedule_from_plain(plain, subject=subject)
+    compose = partial(_composed, plain, subject, content)
+    definition, words, text = remembered(subject, plain, compose) if content is None else compose()
     deployment = definitions.find(connection, "deployment", definition.deployment)
     if deployment is None or deployment.deleted_at is not None:
         raise not_found(connection, "deployment", definition.deployment)
     if deployment.revision == 0:
-        raise InvalidDefinition(f"{subject}: deployment {definition.deployment} is blocked", dict(deployment.diagnostic or {}))
+        raise InvalidDefinition(f"{subject}: deployment {definition.deployment} is blocked", diagnosed(deployment))
     target, _ = context.deployment(deployment.number, deployment.revision)
-    problems = check_input(target.input_schema, definition.input) if target.input_schema is not None else []
-    if problems:
-        raise InvalidDefinition.of(subject, problems)
+    if target.input_schema is not None:
+        bound = [target.input_schema, definition.input]
+        problems = remembered("input", bound, lambda: check_input(target.input_schema, definition.input))
+        if problems:
+            raise InvalidDefinition.of(subject, problems)
     if old is None or changes.changes_trigger(old, definition):  # a finished one-shot may still get a remark
         check_fires(definition.trigger, after)
     anchor = after.replace(microsecond=0)
     limit = resolve_max_run(definition.max_run, definition.trigger, anchor, after)
+    limit_us = None if limit is None else round(limit.total_seconds() * 1_000_000)
+    return Draft(definition, words, text, limit_us, drift.recorded_text(definition.trigger, after))
+
+
+def _composed(
+    plain: Mapping[str, Any], subject: str, content: bytes | None
+) -> tuple[ScheduleDefinition, Mapping[str, Any], bytes]:
+    definition = schedule_from_plain(plain, subject=subject)
     words = as_written(schedule_to_plain(definition), plain)
-    text = to_toml(words, subject) if content is None else content
-    return Draft(definition, words, text, None if limit is None else round(limit.total_seconds() * 1_000_000))
+    return definition, words, to_toml(words, subject) if content is None else content
 
 
 def plain_of(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,9 +167,10 @@ def create(
         reconcile.one(context, "deployment", plain["deployment"])
     reconcile.one(context, "schedule", schedule_id)
     now = context.now()
-    with context.ledger.transaction() as connection:
+    with context.changing() as connection:
         refuse_used(connection, "schedule", schedule_id)
         made = draft(context, connection, plain, subject=f"schedule {schedule_id}", after=now)
+        context.end_trial(schedule_from_toml, made.content)
         number = insert(context, connection, schedule_id, made, now=now, is_on_disk=False)
         if paused:
             _begin_pause(connection, number, now=now, reason=reason, actor=context.actor)
@@ -198,6 +227,7 @@ def _save(
         is_on_disk=is_on_disk,
         at=at,
         begins=begins,
+        calendar=made.calendar,
     )
 
 
@@ -222,13 +252,14 @@ def update(
         reconcile.one(context, "deployment", patch["deployment"])
     reconcile.one(context, "schedule", schedule_id)
     now = context.now()
-    with context.ledger.transaction() as connection:
+    with context.changing() as connection:
         row, state = _require_live(connection, schedule_id)
         refuse_blocked(row)
         refuse_stale("schedule", schedule_id, expected_revision, row.revision)
         old, saved = context.schedule(row.number, row.revision)
         plain = patched(saved.plain, patch, unset, old)
         made = draft(context, connection, plain, subject=f"schedule {schedule_id}", after=now, old=old)
+        context.end_trial(schedule_from_toml, made.content)
         apply(context, connection, state, old, made, now=now, is_on_disk=False)
         if dry_run:
             raise DryRun(_described(context, connection, row.number))
@@ -246,7 +277,7 @@ def refuse_blocked(row: DefinitionRow) -> None:
     if found is not None and found.get("code") != "calendar":
         raise Blocked(
             f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}; mend {found.get('file')} first",
-            {**found, "kind": row.kind, "id": row.id},
+            diagnosed(row),
         )
 
 
@@ -256,7 +287,7 @@ def refuse_contradicted(row: DefinitionRow) -> None:
     if found is not None and definitions.is_contradicted(found):
         raise Blocked(
             f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}",
-            {**found, "kind": row.kind, "id": row.id},
+            diagnosed(row),
         )
 
 

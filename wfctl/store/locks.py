@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import weakref
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -60,7 +61,7 @@ class FileLock:
             descriptor = _open(self.path)
             if _lock(descriptor, self.path):
                 _write_owner(descriptor, started_at or SystemClock().now())
-                self._descriptor = descriptor
+                self._hold(descriptor)
                 return True
             if is_held(self.path):
                 return False
@@ -71,8 +72,18 @@ class FileLock:
         """Given a descriptor that holds the lock on that path, inherited from who took it, return the lock."""
         os.set_inheritable(descriptor, False)
         lock = cls(path)
-        lock._descriptor = descriptor
+        lock._hold(descriptor)
         return lock
+
+    def _hold(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        _HELD.add(self)
+
+    def _forget(self) -> None:
+        """Close the descriptor and give nothing back: the lock is that of the process which this one was forked from."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def fileno(self) -> int:
         """Return the descriptor that holds the lock, for another process to inherit. Raise ValueError when it is not held."""
@@ -93,6 +104,18 @@ class FileLock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
+
+
+_HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_HELD):
+        lock._forget()
+
+
+# A program that embeds a supervisor may fork without exec (multiprocessing does): the child must not keep the lock alive.
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def is_held(path: Path) -> bool:

@@ -33,7 +33,7 @@ class UnreadableRow(Blocked):
         """Return the error for one row; `schedule` is the number of the schedule that it belongs to, where that is known."""
         error = cls(
             f"row {key} of {table} cannot be trusted: {problem}; see `wfctl store verify`",
-            {"code": "contradiction", "table": table, "row": key, "problem": problem},
+            {"table": table, "row": key, "problem": problem},
         )
         error.schedule = schedule
         return error
