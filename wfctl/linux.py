@@ -215,7 +215,7 @@ _SIGNAL_SET = 128
 
 
 class Spawner:
-    """`posix_spawn` into a new session, with stdin from /dev/null, no signal blocked and really every signal at its default.
+    """`posix_spawn` into a new session, stdin /dev/null unless told otherwise, no signal blocked, every one at its default.
 
     glibc 2.36: `posix_spawn`, and so `os.posix_spawn`, leaves the two signals that it keeps for itself (32 and 33) ignored in
     the new program unless the set of defaults names them, and `sigaddset` refuses to. A set of all ones names them.
@@ -237,13 +237,13 @@ class Spawner:
         self._init, self._destroy = libc.posix_spawn_file_actions_init, libc.posix_spawn_file_actions_destroy
         self._open, self._dup2 = libc.posix_spawn_file_actions_addopen, libc.posix_spawn_file_actions_adddup2
 
-    def redirect(self, stdout: int, stderr: int) -> None:
-        """Give the next process these two descriptors as its own 1 and 2. Raise OSError for one beyond the limit of files."""
+    def redirect(self, stdout: int, stderr: int, *, stdin: int | None = None) -> None:
+        """Give the next process these descriptors as its 1, 2 and 0. Raise OSError for one beyond the limit of files."""
         actions = self._actions
         self._destroy(actions)
         self._init(actions)
         failed = (
-            self._open(actions, 0, b"/dev/null", os.O_RDONLY, 0)
+            (self._open(actions, 0, b"/dev/null", os.O_RDONLY, 0) if stdin is None else self._dup2(actions, stdin, 0))
             or self._dup2(actions, stdout, 1)
             or self._dup2(actions, stderr, 2)
         )

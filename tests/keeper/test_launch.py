@@ -300,3 +300,24 @@ def _assert_refused(stage: RealStage, keeper: KeeperClient, job: object, number:
 
 
 assert sys.platform == "linux"
+
+
+def test_a_launch_may_name_a_file_as_its_standard_input(real_stage: RealStage, keeper: KeeperClient, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_text("what is told\n")  # contract 7.8: a notification reads its event there
+    ended = real_stage.run(keeper, real_stage.job(["/bin/cat"], stdin=str(given)))
+    assert ended.exit_status == 0 and real_stage.output() == "what is told\n"
+
+
+@pytest.mark.parametrize("kind", ["missing", "fifo", "link"])
+def test_what_is_no_regular_file_is_no_standard_input(real_stage: RealStage, keeper: KeeperClient, kind: str) -> None:
+    given = real_stage.root / "given"
+    if kind == "fifo":
+        os.mkfifo(given)
+    elif kind == "link":
+        given.symlink_to("/etc/passwd")
+    keeper.launch([real_stage.job(["/bin/cat"], stdin=str(given))])
+    (refused,) = real_stage.until(keeper, 1)
+    assert isinstance(refused, Refused) and refused.what is RefusedAt.INPUT
+    record = real_stage.record()
+    assert record is not None and record.outcome == refused

@@ -21,7 +21,7 @@ from tests.keeper.conftest import RealStage, is_alive
 from tests.support.waiting import wait_for
 from wfctl.errors import IoError
 from wfctl.keeper.client import KeeperClient
-from wfctl.keeper.protocol import LOCK_NAME, MAX_FRAME, SOCKET_NAME, Holding, Origin, Started
+from wfctl.keeper.protocol import LOCK_NAME, MAX_FRAME, PROTOCOL, SOCKET_NAME, Holding, Origin, Started
 from wfctl.linux import boot_id, process_stat
 
 
@@ -31,7 +31,7 @@ def test_nobody_is_there_at_first(tmp_path: Path) -> None:
 
 def test_hello_says_who_it_is(real_stage: RealStage, keeper: KeeperClient) -> None:
     hello = keeper.hello
-    assert (hello.protocol, hello.origin, hello.boot_id) == (1, Origin.COMMAND, boot_id())
+    assert (hello.protocol, hello.origin, hello.boot_id) == (PROTOCOL, Origin.COMMAND, boot_id())
     assert is_alive(hello.pid)
 
 

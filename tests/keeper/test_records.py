@@ -129,8 +129,10 @@ def test_a_link_or_fifo_is_no_record_and_never_hangs(tmp_path: Path) -> None:  #
 def test_marks_hold_what_was_added_and_nothing_else() -> None:
     marks = Marks()
     added = [("run-000001", 1), ("run-000001", 3), ("run-001023", 1), ("run-001024", 1), ("run-12345678", 2), ("odd", 1)]
+    added += [("notice-000001", 2)]
     for run, k in added:
         marks.add(run, k)
     assert all(execution in marks for execution in added)
     others = [("run-000001", 2), ("run-000002", 1), ("run-1", 1), ("run-001025", 1), ("run-12345678", 1), ("odd", 2), ("x", 1)]
+    others += [("notice-000001", 1), ("notice-000002", 2), ("run-000001", 2)]
     assert not any(execution in marks for execution in others)

@@ -20,8 +20,8 @@ from wfctl.store.ledger.schema import STATUS_NUMBER
 
 MINUTE = timedelta(minutes=1)
 GROWING = {"occurrences", "runs", "executions", "revisions"}
-SMALL = {"schedules", "definitions", "meta", "counters", "sessions", "pauses", "clock_events"}
-ALIASES = {"s": "schedules", "d": "definitions", "p": "definitions"}
+SMALL = {"schedules", "definitions", "meta", "counters", "sessions", "pauses", "clock_events", "health", "notices"}
+ALIASES = {"s": "schedules", "d": "definitions", "p": "definitions", "n": "notices"}
 BOUNDED = {"runs_unfinished", "executions_unsettled"}  #: partial indexes over what is at work
 
 

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from tests.support.processes import Supervisor, clean_environment
+from wfctl.keeper.protocol import PROTOCOL as OURS
 
-PROTOCOL = 2
+PROTOCOL = OURS + 1
 _NUMBER = """
 import wfctl.keeper.protocol as protocol
 protocol.PROTOCOL = {number}

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from wfctl.core.instants import from_micros, to_micros
 
-PROTOCOL = 1
+PROTOCOL = 2  #: 2: a launch may name a file that is its standard input
 
 
 def socket_name(protocol: int) -> str:
@@ -49,6 +49,7 @@ class RefusedAt(StrEnum):
     OUTPUT = "output"
     RECORD = "record"
     FORK = "fork"
+    INPUT = "input"  # at the end: an exit record names a place by its number
 
 
 class Holding(StrEnum):
@@ -94,6 +95,7 @@ class LaunchRequest:
     stdout: str
     stderr: str
     directory: str  #: `runs/ID/k`, which exists: the exit record is made in it
+    stdin: str | None = None  #: a regular file; None: /dev/null, as every run has (6.4)
 
     def to_message(self) -> Message:
         return {
@@ -108,6 +110,7 @@ class LaunchRequest:
             "stdout": _portable(self.stdout),
             "stderr": _portable(self.stderr),
             "directory": _portable(self.directory),
+            "stdin": None if self.stdin is None else _portable(self.stdin),
         }
 
 
@@ -310,6 +313,7 @@ def launch_from(message: Message) -> LaunchRequest:
         stdout=_text(message, "stdout"),
         stderr=_text(message, "stderr"),
         directory=_text(message, "directory"),
+        stdin=None if message.get("stdin") is None else _text(message, "stdin"),
     )
 
 

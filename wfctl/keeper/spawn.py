@@ -21,7 +21,8 @@ from wfctl.linux import Spawner, boot_id
 
 UMASK = 0o077  #: of the keeper itself
 MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
-_OPEN_OUTPUT = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_OPEN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_OPEN_OUTPUT = os.O_WRONLY | os.O_APPEND | _OPEN
 _FORK_FAILURES = (errno.EAGAIN, errno.ENOMEM)
 
 
@@ -97,18 +98,21 @@ class Launcher:
         Order: the exit record is there and its space reserved before the process, so a crash of the keeper in between leaves a
         record that reads as not ended, and a second launch of it finds the file and fails.
         """
-        output = errors = -1
+        output = errors = given = -1
         what = RefusedAt.RECORD
         try:
             reserve(request.directory)
             what = RefusedAt.OUTPUT
             output = _open_output(request.stdout)
             errors = _open_output(request.stderr)
+            if request.stdin is not None:
+                what = RefusedAt.INPUT
+                given = _open_regular(request.stdin, os.O_RDONLY | _OPEN)
             what = RefusedAt.CWD
             os.chdir(request.cwd)
             what = RefusedAt.PROGRAM
             at = time.time_ns() // 1000
-            pid = self._spawn(request, output, errors)
+            pid = self._spawn(request, given, output, errors)
         except OSError as error:
             number = error.errno or errno.EIO
             if what is RefusedAt.PROGRAM and number in _FORK_FAILURES:
@@ -117,14 +121,15 @@ class Launcher:
         except (ValueError, TypeError) as error:  # a NUL byte, an empty argv, a "=" in a name: no system would take it
             raise Refusal(errno.EINVAL, what) from error
         finally:
-            for descriptor in (output, errors):
+            for descriptor in (given, output, errors):
                 if descriptor >= 0:
                     os.close(descriptor)
         marks = tuple(request.environment.get(name, "") for name in MARKS)
         return Execution(request.run, request.k, pid, at, marks, request.directory)
 
-    def _spawn(self, request: LaunchRequest, output: int, errors: int) -> int:
-        self._spawner.redirect(output, errors)  # before the limit is lowered: their numbers may be beyond it
+    def _spawn(self, request: LaunchRequest, given: int, output: int, errors: int) -> int:
+        stdin = None if given < 0 else given
+        self._spawner.redirect(output, errors, stdin=stdin)  # before the limit is lowered: their numbers may be beyond it
         os.umask(request.umask & 0o777)
         if self._raises:
             self._set_files_limit(self._soft)
@@ -147,7 +152,12 @@ def _open_output(path: str) -> int:
     try:
         return os.open(path, _OPEN_OUTPUT | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        descriptor = os.open(path, _OPEN_OUTPUT | os.O_NONBLOCK)
+        return _open_regular(path, _OPEN_OUTPUT)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open what is there already, if it is a regular file."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.set_blocking(descriptor, True)
         return descriptor

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
 from wfctl.clock import Clock
-from wfctl.core.model import DeploymentDefinition, ScheduleDefinition
+from wfctl.core.model import DeploymentDefinition, Notify, ScheduleDefinition
 from wfctl.errors import InvalidDefinition
+from wfctl.operations.memo import remembered_text
 from wfctl.store.definitions import deployment_from_toml, digest, schedule_from_toml
 from wfctl.store.disk import Disk
 from wfctl.store.layout import Layout
@@ -21,6 +24,7 @@ from wfctl.store.ledger.definitions import RevisionRow, revision
 from wfctl.store.ledger.rows import UnreadableRow
 
 _KEPT = 4096  #: parsed revisions held in memory
+_KEPT_BYTES = 8 << 20  #: of their texts
 Parsed = TypeVar("Parsed", ScheduleDefinition, DeploymentDefinition)
 
 
@@ -33,8 +37,11 @@ class Context:
     disk: Disk
     clock: Clock
     actor: str
+    notify: Callable[[], Notify | None] | None = None  #: what the settings say of notifying; None: not read yet (7.8)
     _schedules: OrderedDict[tuple[int, int], tuple[ScheduleDefinition, RevisionRow]] = field(default_factory=OrderedDict)
     _deployments: OrderedDict[tuple[int, int], tuple[DeploymentDefinition, RevisionRow]] = field(default_factory=OrderedDict)
+    _kept_bytes: dict[str, int] = field(default_factory=dict)
+    is_trial: bool = False  #: a change is only tried out: it ends with `Tried` once it was found valid, and nothing is written
 
     def now(self) -> datetime:
         """Return the store's wall clock."""
@@ -66,15 +73,33 @@ class Context:
         if digest(content) != row.digest:  # what is run is what was saved, or nothing is (7.4)
             raise UnreadableRow.of("revisions", key, "its content is not that of its digest")
         try:
-            entry = (parse(content), row)
+            entry = (remembered_text(parse.__name__, row.digest, len(content), lambda: parse(content)), row)
         except InvalidDefinition as error:
             raise UnreadableRow.of("revisions", key, error.message) from error
         if self.ledger.is_writing:
             return entry  # it may yet be rolled back, and its number given to another one
         cache[(number, which)] = entry
-        if len(cache) > _KEPT:
-            cache.popitem(last=False)
+        kept = self._kept_bytes.get(parse.__name__, 0) + len(row.content)
+        while len(cache) > _KEPT or (kept > _KEPT_BYTES and len(cache) > 1):
+            kept -= len(cache.popitem(last=False)[1][1].content)
+        self._kept_bytes[parse.__name__] = kept
         return entry
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection for a change of a definition: within a transaction, or for a trial one consistent view."""
+        with self.ledger.reading() if self.is_trial else self.ledger.transaction() as connection:
+            yield connection
+
+    def end_trial(self, parse: Callable[[bytes], object], content: bytes) -> None:
+        """A change was found valid: raise Tried if that is all that was asked, with what was read of its text kept."""
+        if self.is_trial:
+            remembered_text(parse.__name__, digest(content), len(content), lambda: parse(content))
+            raise Tried
+
+
+class Tried(Exception):
+    """Ends the trial of a change that was found valid."""
 
 
 class DryRun(Exception):

@@ -19,7 +19,7 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import IntervalTrigger, Json, Reason, ScheduleDefinition, Settlement, Span, Status
 from wfctl.core.trigger import Calendar, CalendarError, calendar_of, is_instant
 from wfctl.errors import DamagedStore
-from wfctl.operations import consistency, upkeep
+from wfctl.operations import consistency, telling, upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.schedules import calendar_for
 from wfctl.store.ledger import definitions, executions, occurrences, retention, runs, schedules, sessions
@@ -211,6 +211,7 @@ def _write(
         executions.mark(connection, [(run.number, 1, 0, 1) for run in new], plan.mark_note())
         for name, decision in decided.decisions.items():
             _write_state(connection, gathered.rows[name], gathered.definitions[name], decision, now)
+        telling.note_round(context, gathered.rows, gathered.definitions, decided.decisions, now)
         sessions.note_clock(connection, now)
         if plan.session is not None and new:
             sessions.seen(connection, plan.session, now)

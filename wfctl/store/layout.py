@@ -21,6 +21,7 @@ class Layout:
         "control_socket",
         "deployments",
         "ledger",
+        "notices",
         "root",
         "runs",
         "scheduler_lock",
@@ -35,6 +36,7 @@ class Layout:
         self.deployments = root / "deployments"
         self.artifacts = root / "artifacts"
         self.runs = root / "runs"
+        self.notices = root / "notices"
         self.ledger = root / "ledger.db"
         self.scheduler_lock = root / "scheduler.lock"
         self.control_socket = root / "control.sock"

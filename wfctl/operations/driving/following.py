@@ -23,6 +23,7 @@ from wfctl.keeper.protocol import (
     Started,
 )
 from wfctl.linux import USED_UP
+from wfctl.operations import telling
 from wfctl.operations.driving.state import LARGEST_KEPT_OUTPUT, LOG, OF_THE_MACHINE, DriverState, Launch
 from wfctl.store import rundir
 from wfctl.store.ledger import executions, runs, schedules
@@ -36,7 +37,9 @@ class Following(DriverState):
     def _take(self, report: Report) -> None:
         """Write down one report; a run whose records do not allow it is left alone, and the others are not (7.4)."""
         number = run_number(report.run)
-        if number is not None and number not in self.doubts.runs:
+        if number is None:
+            self.on_other(report)
+        elif number not in self.doubts.runs:
             with self.doubts.about(number):
                 self._apply(report)
 
@@ -212,6 +215,7 @@ class Following(DriverState):
         if not runs.change_status(connection, run, status, **fields):
             return
         self._show(run, status)
+        telling.note_run(self.context, run, status, reason=end.reason, interrupt=end.interrupt)
         if run.schedule is not None:
             schedules.slot_freed(connection, run.schedule, now)
         self._forget(run.number)

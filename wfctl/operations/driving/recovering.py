@@ -45,6 +45,7 @@ class Recovering(Stopping):
         self._write_down()
         self.doubts.look(self.only)
         for row in executions.unsettled(connection):
+            self.on_progress()
             is_asked = (numbers is None or row.run in numbers) and row.run not in self.doubts.runs
             if is_asked and self._is_ours(row.run):
                 with self.doubts.about(row.run):

@@ -82,7 +82,9 @@ class DriverState:
         self.only = only  #: the one run this driver is for; None: every run whose `driver` lock is free
         self.live: dict[int, Live] = {}
         self.on_transition: Callable[[RunRow, Status], None] = lambda run, status: None
+        self.on_progress: Callable[[], None] = lambda: None  #: called for each execution that a recovery looks at
         self.on_refused: Callable[[int], None] = lambda number: None  #: called where the machine has not what a launch needs
+        self.on_other: Callable[[Report], None] = lambda report: None  #: called with a report of what is no run
         self.outputs: OutputBounds | None = None  #: told of each end, so that its logs are looked at once more (6.15)
         self._held: list[Launch] = []  #: what they need is used up: asked for once it is there again (7.7)
         self._held_until = 0.0

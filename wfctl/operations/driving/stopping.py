@@ -9,6 +9,7 @@ from wfctl.core.lifecycle import RunEvent
 from wfctl.core.model import FINISHED, Reason, Status, run_name
 from wfctl.core.steps import Conclude, Mark
 from wfctl.linux import signal_group
+from wfctl.operations import telling
 from wfctl.operations.driving.launches import Launching
 from wfctl.operations.driving.state import LOG, Live
 from wfctl.store.ledger import definitions, executions, runs
@@ -94,6 +95,9 @@ class Stopping(Launching):
         if live.overdue_at is not None and live.overdue_at <= moment:
             live.overdue_at = None
             runs.set_fields(connection, live.number, is_overdue=1)
+            overdue = runs.find(connection, live.number)
+            if overdue is not None:
+                telling.note_overdue(self.context, overdue)
             LOG.warning(
                 "%s is overdue: it has used four fifths of its limit",
                 run_name(live.number),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from wfctl.core.model import Status
 from wfctl.core.steps import Ended
 
-FORMAT = 2  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
+FORMAT = 3  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
 APPLICATION_ID = 0x77666374  # "wfct"
 
 #: Frequent final statuses are below RARE, so that the partial indexes for the others stay small.
@@ -37,6 +37,28 @@ DEPLOYMENT, SCHEDULE = 0, 1
 KIND_NUMBER = {"deployment": DEPLOYMENT, "schedule": SCHEDULE}
 
 WAITS_FOR_OVERLAP, WAITS_FOR_CAPACITY = 1, 2
+
+_HEALTH = """
+CREATE TABLE health (            -- schedules of which something is wrong; no row: nothing is known to be
+  schedule INTEGER PRIMARY KEY,  -- the number of its definition
+  state TEXT NOT NULL,           -- JSON
+  is_missed INTEGER NOT NULL, is_blocked INTEGER NOT NULL
+);
+CREATE INDEX health_missed ON health (schedule) WHERE is_missed = 1;
+CREATE INDEX health_blocked ON health (schedule) WHERE is_blocked = 1;
+
+CREATE TABLE notices (           -- what is to be told, until it was
+  number INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again: the keeper launches each (number, try) once
+  schedule INTEGER NOT NULL,
+  word TEXT NOT NULL,
+  event TEXT NOT NULL,           -- JSON
+  coalesced INTEGER NOT NULL,    -- how many older ones of the same word it stands for
+  tries INTEGER NOT NULL,        -- how often its command was launched
+  is_launched INTEGER NOT NULL,  -- whether the last launch is not settled yet
+  error TEXT                     -- what the last one failed by
+);
+CREATE INDEX notices_by_schedule ON notices (schedule, word);
+"""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -78,6 +100,7 @@ CREATE TABLE revisions (
   plain TEXT NOT NULL,           -- the same, parsed, as JSON
   max_run INTEGER,               -- resolved limit of an attempt, microseconds
   begins INTEGER,                -- where the calendar of a changed trigger begins; NULL: the trigger is the one before
+  calendar TEXT,                 -- JSON: what croniter and the tz database said of the years ahead; NULL: not kept
   PRIMARY KEY (definition, revision)
 ) WITHOUT ROWID;
 
@@ -190,6 +213,7 @@ CREATE TABLE sessions (          -- when a supervisor was there
   ended_at INTEGER
 );
 """
+TABLES += _HEALTH
 
 #: From format n to n + 1, each run in one transaction after a backup copy.
 MIGRATIONS: dict[int, str] = {
@@ -203,4 +227,7 @@ CREATE INDEX definitions_blocked ON definitions (kind, id) WHERE diagnostic IS N
 UPDATE occurrences SET reason = replace(reason, '}', ',"held_since":null}')
   WHERE status = 4 AND reason IN ('{"code":"edited"}', '{"code":"paused"}', '{"code":"deleted"}');
 """,
+    2: f"""
+ALTER TABLE revisions ADD COLUMN calendar TEXT;
+{_HEALTH}""",
 }
