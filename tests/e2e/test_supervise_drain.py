@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import signal
-import socket
 from pathlib import Path
 
+import pytest
+
 from tests.support.place import Place, is_alive
-from tests.support.processes import Supervisor, clean_environment, wait_for
+from tests.support.processes import Supervisor, wait_for
 
 HELD = (
     'trap "echo TERM >$NOTES/term" TERM; echo $$ >$NOTES/pid; while [ ! -e $NOTES/go ]; do sleep 0.02; done; echo >$NOTES/end'
@@ -21,7 +23,7 @@ def test_7_6_a_second_sigint_ends_the_wait_with_130(tmp_path: Path) -> None:
         supervisor = place.supervisor("--drain-grace-s", "60")
         pid, run = place.pid("pid"), place.run()
         supervisor.process.send_signal(signal.SIGINT)
-        wait_for(lambda: "Ctrl-C again" in supervisor.text(), what="the hint")
+        wait_for(lambda: "draining 1 run (1m) \N{EN DASH} Ctrl-C again ends the wait\n" in supervisor.text(), what="the hint")
         assert supervisor.stop(signal.SIGINT) == 130
         assert is_alive(pid)
         assert place.store.inspect_run(run_id=run.run_id).status == "running"
@@ -58,24 +60,30 @@ def test_7_6_sighup_reads_settings_and_definitions_again(tmp_path: Path) -> None
         assert place.store.server_status().problems == ()
 
 
-def test_systemd_is_told_when_it_is_ready_reloads_and_stops(tmp_path: Path) -> None:
-    """READY only once the socket listens; RELOADING with the time of it; STOPPING when the drain begins."""
-    with Place(tmp_path) as place, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(20)
+def test_7_6_a_second_sigterm_is_logged_and_changes_nothing(tmp_path: Path) -> None:
+    with Place(tmp_path) as place:
         place.job(HELD)
         place.once()
-        supervisor = place.supervisor(environment=clean_environment(NOTIFY_SOCKET=str(tmp_path / "notify")))
-        assert systemd.recv(4096).decode().startswith("READY=1\nSTATUS=ready: 1 schedules")
+        supervisor = place.supervisor("--drain-grace-s", "60")
         place.pid("pid")
-        assert "NOTIFY_SOCKET" not in Path(f"/proc/{place.pid('pid')}/environ").read_text()
-        place.settings("nonsense = 1\n")
-        supervisor.process.send_signal(signal.SIGHUP)
-        said = [systemd.recv(4096).decode() for _ in range(3)]
-        assert said[0].startswith("RELOADING=1\nMONOTONIC_USEC=")
-        assert said[1] == "READY=1"
-        assert said[2].startswith("STATUS=the settings were not taken up")
-        supervisor.process.terminate()
-        assert systemd.recv(4096) == b"STOPPING=1", "before the drain is over"
+        supervisor.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "draining: admission has stopped" in supervisor.text(), what="the drain")
+        supervisor.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "SIGTERM again" in supervisor.text(), what="the line")
+        assert supervisor.process.poll() is None
         (place.notes / "go").touch()
         assert supervisor.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGABRT])
+def test_a_supervisor_that_is_made_to_dump_says_where_it_stands_and_dies(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGABRT is what systemd's watchdog sends; its runs go on."""
+    with Place(tmp_path) as place:
+        place.job(HELD)
+        place.once()
+        supervisor = place.supervisor()
+        pid = place.pid("pid")
+        resource.prlimit(supervisor.process.pid, resource.RLIMIT_CORE, (0, 0))
+        assert supervisor.stop(number) == -number
+        assert "waiting.py" in supervisor.text()
+        assert is_alive(pid)

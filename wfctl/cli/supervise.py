@@ -21,11 +21,9 @@ from wfctl.cli.base import Common, command
     "--log-format",
     type=click.Choice(("text", "json", "journal")),
     metavar="FORMAT",
-    default="text",
-    show_default=True,
-    help="text, json or journal.",
+    help="text, json or journal. Default: journal where stderr is the journal, else text.",
 )
-def supervise(common: Common, standby: bool, until_idle: bool, log_format: str, **settings: Any) -> int:
+def supervise(common: Common, standby: bool, until_idle: bool, log_format: str | None, **settings: Any) -> int:
     """Run what comes due, in the foreground.
 
     One supervisor a store. SIGTERM or Ctrl-C stops admission and drains; a second Ctrl-C ends the wait. Runs outlive it: the

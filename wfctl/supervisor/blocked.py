@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from wfctl.operations.context import Context
 from wfctl.store.ledger import definitions
@@ -24,13 +25,20 @@ class BlockedLog:
         if seen == self._seen:
             return
         self._seen = seen
-        found = {
-            f"{row.kind} {row.id}": str((row.diagnostic or {}).get("message") or (row.diagnostic or {}).get("code"))
-            for row in definitions.blocked(connection)
-        }
+        found: dict[str, str] = {}
+        fields: dict[str, dict[str, Any]] = {}
+        for row in definitions.blocked(connection):
+            name, diagnostic = f"{row.kind} {row.id}", row.diagnostic or {}
+            found[name] = str(diagnostic.get("message") or diagnostic.get("code"))
+            fields[name] = {"action": "blocked", "subject": name, row.kind: row.id, "code": diagnostic.get("code")}
         for name, message in found.items():
             if self._messages.get(name) != message:
-                LOG.error("%s is blocked: %s", name, message, extra={"action": "blocked", "subject": name})
+                LOG.error("%s is blocked: %s", name, message, extra=fields[name])
         for name in self._messages.keys() - found.keys():
-            LOG.info("%s is not blocked any more", name, extra={"action": "unblocked", "subject": name})
+            LOG.info("%s is not blocked any more", name, extra=_unblocked(name))
         self._messages = found
+
+
+def _unblocked(name: str) -> dict[str, Any]:
+    kind, _, own = name.partition(" ")
+    return {"action": "unblocked", "subject": name, kind: own}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from wfctl.core.instants import format_instant
 
-_FIELDS = ("action", "schedule", "occurrence", "run", "from", "to", "reason")
-_PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+#: what a record may say beside its words; in JSON as they are, in the journal as WFCTL_ACTION and so on
+FIELDS = ("action", "schedule", "occurrence", "run", "revision", "deployment", "from", "to", "reason", "code")
+PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 FORMATS = ("text", "json", "journal")
 
 
@@ -38,7 +40,7 @@ class JsonFormatter(logging.Formatter):
             "at": format_instant(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
-            **{name: getattr(record, name) for name in _FIELDS if hasattr(record, name)},
+            **{name: getattr(record, name) for name in FIELDS if hasattr(record, name)},
         }
         if record.exc_info:
             plain["trace"] = self.formatException(record.exc_info)
@@ -49,7 +51,7 @@ class JournalFormatter(logging.Formatter):
     """A line with the priority prefix that journald reads from a service's stderr (sd-daemon(3))."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"<{_PRIORITY.get(record.levelno, 6)}>{visible(record.getMessage())}{_trace(self, record)}"
+        return f"<{PRIORITY.get(record.levelno, 6)}>{visible(record.getMessage())}{_trace(self, record)}"
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
@@ -63,10 +65,19 @@ _FORMATTERS: dict[str, type[logging.Formatter]] = {
 }
 
 
-def log_to_stderr(log_format: str) -> None:
-    """Send the log of this process to stderr in that format."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_FORMATTERS[log_format]())
+def log_to_stderr(log_format: str | None, environ: Mapping[str, str]) -> None:
+    """Send the log of this process to stderr in that format.
+
+    Where stderr is the journal, `journal` means its own records, with fields. None means that there, and text elsewhere.
+    """
+    from wfctl.supervisor.journal import JournalHandler, is_journal
+
+    handler: logging.Handler
+    if log_format in (None, "journal") and is_journal(environ):
+        handler = JournalHandler()
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_FORMATTERS[log_format or "text"]())
     root = logging.getLogger("wfctl")
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
