@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wfctl.errors import CannotCreate, DamagedStore, IoError, TimedOut
-from wfctl.store.ledger import Ledger, connection, schema
+from wfctl.store.ledger import Ledger, connection, definitions, schema
 from wfctl.store.ledger.schema import APPLICATION_ID, FORMAT
 
 
@@ -354,3 +354,30 @@ def test_2_5_the_copy_goes_back_as_a_ledger(older: Path, monkeypatch: pytest.Mon
 
 def test_every_format_has_its_migration() -> None:
     assert sorted(schema.MIGRATIONS) == list(range(1, FORMAT))
+
+
+def test_2_5_revisions_of_format_2_stay_and_keep_no_calendar(path: Path) -> None:
+    """What format 3 adds is taken away again, as an older wfctl left it."""
+    fresh = sqlite3.connect(path, isolation_level=None)
+    columns = fresh.execute("PRAGMA table_info(revisions)").fetchall()
+    tables = {name for (name,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for name in tables & {"health", "notices"}:
+        fresh.execute(f"DROP TABLE {name}")
+    fresh.executescript(
+        "ALTER TABLE revisions DROP COLUMN calendar; PRAGMA user_version = 2;"
+        " INSERT INTO definitions (number, kind, id, revision, digest, written, created_at) VALUES (1, 1, 's', 1, 'd', 1, 0);"
+        " INSERT INTO revisions (definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain)"
+        " VALUES (1, 1, 0, 'somebody', '7.0.0', '2024a', 'd', 'text', '{}');"
+    )
+    fresh.close()
+    ledger = Ledger(path)
+    assert pragma(ledger, "user_version") == FORMAT
+    assert ledger.connection.execute("PRAGMA table_info(revisions)").fetchall() == columns, "as in a new ledger"
+    assert tables <= {name for (name,) in ledger.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    found = definitions.revision(ledger.connection, 1, 1)
+    assert found is not None and (found.content, found.tz_database, found.calendar) == ("text", "2024a", None)
+    ledger.close()
+    copy = sqlite3.connect(path.with_name("ledger.db.format-2.backup"))
+    assert copy.execute("PRAGMA user_version").fetchone() == (2,)
+    assert copy.execute("SELECT actor FROM revisions").fetchall() == [("somebody",)]
+    copy.close()

@@ -23,15 +23,19 @@ NOW = datetime(2026, 10, 20, 12, 0, 30, tzinfo=UTC)
         ("* * * * *", "every minute, UTC"),
         ("*/15 * * * *", "every 15 minutes, UTC"),
         ("0 * * * *", "every hour, on the hour, UTC"),
-        ("5,35 * * * *", "every hour, at minutes 5 and 35, UTC"),
-        ("*/7 9-17 * * *", "minutes 0, 7, 14, 21, 28, 35, 42, 49 and 56 of hours 9 to 17 every day, UTC"),
-        ("*/10 2 * * 5-7", "every 10 minutes of hour 2 on Friday to Sunday, UTC"),
-        ("* 5 * * *", "every minute of hour 5 every day, UTC"),
+        ("5,35 * * * *", "every 30 minutes from :05, UTC"),
+        ("*/7 9-17 * * *", "every 7 minutes from :00 to :56 of hours 9 to 17 every day, UTC"),
+        ("*/10 2 * * 5-7", "every 10 minutes from 02:00 to 02:50 on Friday to Sunday, UTC"),
+        ("* 5 * * *", "every minute from 05:00 to 05:59 every day, UTC"),
         ("0 6,18 1,15 jan,jul *", "06:00 and 18:00 on days 1 and 15 of the month in January and July, UTC"),
-        ("0 12 * 1-3 sun", "12:00 on Sunday in January to March, UTC"),
-        ("0 0 * * fri-mon", "00:00 on Monday and Friday to Sunday, UTC"),
+        ("0 12 * 1-3 sun", "12:00 on Sunday from January to March, UTC"),
+        ("0 0 * * fri-mon", "00:00 on Friday to Monday, UTC"),
         ("0 0 1-31 * 1", "00:00 on every day of the month OR on Monday, UTC"),
-        ("0 0 1 * 0-6", "00:00 on day 1 of the month OR on every weekday, UTC"),
+        ("0 0 1 * 0-6", "00:00 on day 1 of the month OR on every day of the week, UTC"),
+        ("0 6 1 mar fri", "06:00 in March, on day 1 of the month OR on Friday, UTC"),
+        ("*/7 * * * *", "every 7 minutes from :00 to :56 of every hour, UTC"),
+        ("0 8-11,20 * * *", "every hour from 08:00 to 11:00 and at 20:00 every day, UTC"),
+        ("0 0 */2 * *", "00:00 on every 2nd day of the month from 1 to 31, UTC"),
     ],
 )
 def test_the_reading_of_cron(expression, reading):
@@ -47,7 +51,7 @@ def test_the_reading_of_the_others():
 def test_the_reading_of_fields():
     fields = field_readings(parse_expression("0 0 13 * 5"))
     assert fields == ("minute 0", "hour 0", "day 13", "every month", "Friday")
-    assert field_readings(parse_expression("* * * * *"))[3:] == ("every month", "every weekday")
+    assert field_readings(parse_expression("* * * * *"))[3:] == ("every month", "every day of the week")
 
 
 def test_a_preview_shows_both_passes_of_a_repeated_hour():

@@ -100,6 +100,8 @@ def test_how_an_expression_is_spelled_out(written, spelled, expanded):  # contra
         ("0 0 * mon *", "is a day of week"),
         ("0 0 * * jul", "is a month"),
         ("0 0 * * mno", "did you mean 'mon'?"),
+        ("0 0 * * lun", "one of sun, mon, tue"),
+        ("0 0 * * mar", "names are the English sun, mon"),
         ("0 x * * *", "write a number of 0-23"),
         ("*/x * * * *", "is not a number"),
         ("*/0 * * * *", "write 1 or more"),
@@ -118,6 +120,26 @@ def test_a_refused_expression_says_what_to_write(written, instead):  # contract 
     with pytest.raises(InvalidDefinition) as caught:
         parse_trigger(cron(written))
     assert instead in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "marked"),
+    [
+        ("75 2 * * *", ["75"]),
+        (" \t5-5  2 * * 9", ["5-5", "9"]),
+        ("1,75,3,80 * * * *", ["75", "80"]),
+        ("1,,2 * * * *", [","]),
+        ("0 0 0 * * *", ["*"]),
+        ("0 0\x0b* * * *", ["\x0b"]),
+        ("@reboot", [None]),
+        ("0 0 * *", [None]),
+    ],
+)
+def test_a_refusal_says_where_it_stands(written, marked):  # for a caret below it
+    with pytest.raises(ExpressionRefused) as caught:
+        parse_expression(written)
+    assert [mark and written[mark[0] : mark[1]] for mark in caught.value.marks] == marked
+    assert len(caught.value.marks) == len(caught.value.messages)
 
 
 def test_a_range_that_ends_on_sunday_is_no_wrap_with_a_step():

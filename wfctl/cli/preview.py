@@ -72,11 +72,17 @@ def card(view: ScheduleView, paint: Paint, now: datetime) -> str:
         after = max(now, view.effective_from.astimezone(UTC)) if view.effective_from else now
         lines.append(f"  {escape(reading_of(trigger, view.anchor if trigger.kind == 'interval' else None))}")
         lines.append(f"  {policies(view, paint)}")
-        has_coming = view.state in ("active", "blocked")
-        coming = instant_lines(trigger, view.anchor, after, now) if has_coming else [f"no instants to come: it is {view.state}"]
+        coming = _coming(view, trigger, after, now)
     except CalendarError as error:
         coming = [f"the calendar gives no answer: {escape(error)}"]
     return "\n".join([*lines, "", *("  " + line for line in coming)])
+
+
+def _coming(view: ScheduleView, trigger: Trigger, after: datetime, now: datetime) -> list[str]:
+    if view.state not in ("active", "blocked", "paused"):
+        return [f"no instants to come: it is {view.state}"]
+    lines = instant_lines(trigger, view.anchor, after, now)
+    return ["while it is paused none of these is admitted:", *lines] if view.state == "paused" else lines
 
 
 def policies(view: ScheduleView, paint: Paint) -> str:

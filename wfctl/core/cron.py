@@ -25,15 +25,24 @@ ALIASES = {
 _SHAPE = "write five fields: minute, hour, day of month, month, day of week, such as '30 2 * * 1-5'"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_WORD = re.compile(r"[^ \t]+")
 _ITEM = re.compile(r"(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\w+))?", re.ASCII)
 _HASHED = re.compile(r"[hr](?:\(.*\))?(?:/.*)?", re.ASCII)
 
 
-class ExpressionRefused(ValueError):
-    """The expression is not one of ours; `messages` has a sentence for each thing that is wrong with it."""
+Mark = tuple[int, int]  #: where in a text: the first character and the one after the last
 
-    def __init__(self, messages: Iterable[str]) -> None:
+
+class ExpressionRefused(ValueError):
+    """The expression is not one of ours.
+
+    `messages` has a sentence for each thing that is wrong with it, `marks` where in the text it stands; None: everywhere.
+    """
+
+    def __init__(self, messages: Iterable[str], marks: Iterable[Mark | None] = ()) -> None:
         self.messages = tuple(messages)
+        given = tuple(marks)
+        self.marks = (*given, *[None] * (len(self.messages) - len(given)))
         super().__init__("; ".join(self.messages))
 
 
@@ -127,13 +136,16 @@ def parse_expression(text: str) -> Expression:
     words = _split(text)
     fields: list[Field] = []
     messages: list[str] = []
-    for rule, word in zip(RULES, words, strict=True):
+    marks: list[Mark | None] = []
+    places = [match.start() for match in _WORD.finditer(text)]  # of an alias, which has one word, every field is right
+    for number, (rule, word) in enumerate(zip(RULES, words, strict=True)):
         try:
             fields.append(_parse_field(rule, word))
         except ExpressionRefused as refused:
             messages.extend(refused.messages)
+            marks.extend(mark and (places[number] + mark[0], places[number] + mark[1]) for mark in refused.marks)
     if messages:
-        raise ExpressionRefused(messages)
+        raise ExpressionRefused(messages, marks)
     return Expression(*fields)
 
 
@@ -156,10 +168,12 @@ def _split(text: str) -> list[str]:
         return words
     if not words:
         raise ExpressionRefused([f"the expression is empty; {_SHAPE}"])
+    places = [match.span() for match in _WORD.finditer(text)]
+    beyond = [(places[len(RULES)][0], places[-1][1])] if len(words) > len(RULES) and len(places) == len(words) else []
     count = f"{_shown(text)} has {len(words)} field{'s' * (len(words) != 1)}, not five"
     if len(words) in (6, 7):
-        raise ExpressionRefused([f"{count}; seconds and years are not taken, {_SHAPE}"])
-    raise ExpressionRefused([f"{count}; {_SHAPE}"])
+        raise ExpressionRefused([f"{count}; seconds and years are not taken, {_SHAPE}"], beyond)
+    raise ExpressionRefused([f"{count}; {_SHAPE}"], beyond)
 
 
 def _check_characters(text: str) -> None:
@@ -170,10 +184,12 @@ def _check_characters(text: str) -> None:
         )
     for position, character in enumerate(text, 1):
         if character in "\r\n":
-            raise ExpressionRefused([f"{_shown(text)} spans several lines; write the five fields on one line"])
+            message = f"{_shown(text)} spans several lines; write the five fields on one line"
+            raise ExpressionRefused([message], [(position - 1, position)])
         if not (character == "\t" or " " <= character <= "~"):
             what = f"character {position} of {_shown(text)} is {character!a}"
-            raise ExpressionRefused([f"{what}; write plain ASCII, with blanks between the fields"])
+            message = f"{what}; write plain ASCII, with blanks between the fields"
+            raise ExpressionRefused([message], [(position - 1, position)])
 
 
 def _resolve_alias(plain: str) -> str:
@@ -194,20 +210,32 @@ def _parse_field(rule: FieldRule, words: str) -> Field:
     values: set[int] = set()
     is_star = is_wrapped = False
     messages: list[str] = []
+    marks: list[Mark] = []
     for item in dict.fromkeys(words.split(",")):
         try:
             taken, wraps = _parse_item(rule, item, words)
         except ExpressionRefused as refused:
             messages.extend(refused.messages)
+            marks.extend([_place(words, item)] * len(refused.messages))
             continue
         values.update(taken)
         is_star = is_star or item == "*"
         is_wrapped = is_wrapped or wraps
     if messages:
-        raise ExpressionRefused(messages)
+        raise ExpressionRefused(messages, marks)
     if rule is WEEKDAY:
         values = {value % 7 for value in values}
     return Field(rule, words, tuple(sorted(values)), is_star, is_wrapped)
+
+
+def _place(words: str, item: str) -> Mark:
+    """Where the first item of a list that reads like this one stands; an empty one is shown by the comma beside it."""
+    start = 0
+    for other in words.split(","):
+        if other == item:
+            break
+        start += len(other) + 1
+    return (start, start + len(item)) if item else (max(0, start - 1), max(1, start))
 
 
 def _parse_item(rule: FieldRule, item: str, words: str) -> tuple[list[int], bool]:
@@ -310,17 +338,18 @@ def _advice_for_start_with_step(rule: FieldRule, low: int, step: int) -> str:
 
 
 def _advice_for_name(rule: FieldRule, text: str) -> str:
+    names = list(rule.names)
+    ours = f"; names are the English {', '.join(names)}" if names else ""
     for other in RULES:
         if other is not rule and text in other.names:
-            return f"'{text}' is a {other.name}, write it in that field"
-    names = list(rule.names)
+            return f"'{text}' is a {other.name}, write it in that field{ours}"  # or the Tuesday of another language
     if text[:3] in names:
         return f"names have three letters, write '{text[:3]}'"
-    close = get_close_matches(text, names, 1)
-    if close:
-        return f"did you mean '{close[0]}'?"
+    swapped = [name for name in names if sorted(name) == sorted(text)]  # anything less alike may be of another language
+    if swapped:
+        return f"did you mean '{swapped[0]}'?"
     if names:
-        return f"write a number of {rule.low}-{rule.high} or one of {', '.join(names)}"
+        return f"write a number of {rule.low}-{rule.high}, or one of {', '.join(names)}"
     return f"write a number of {rule.low}-{rule.high}"
 
 

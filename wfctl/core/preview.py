@@ -71,6 +71,27 @@ def preview(trigger: Trigger, anchor: datetime | None, after: datetime, count: i
     return tuple(PreviewRow(instant, instant.astimezone(zone), _note(trigger, instant)) for instant in instants)
 
 
+def changed_rows(trigger: Trigger, after: datetime) -> tuple[PreviewRow, ...]:
+    """Given a trigger, return the instants that the clock changes of the coming 400 days move or repeat, ascending.
+
+    At most 100 of each change. Raise CalendarError where its calendar gives no answer.
+    """
+    if not isinstance(trigger, CronTrigger):
+        return ()
+    calendar = CronCalendar(trigger)
+    found: dict[datetime, PreviewRow] = {}
+    after = aware_utc(after)
+    for change, before, following in changes_of(calendar.zone, after, after + timedelta(days=DAYS_AHEAD)):
+        around = max(after, change - abs(before - following) - timedelta(seconds=1))
+        for instant in islice(instants_after(calendar, around), 2 * _ENOUGH):
+            if instant > change + abs(before - following):
+                break
+            note = _note(trigger, instant)
+            if note is not None:
+                found[instant] = PreviewRow(instant, instant.astimezone(calendar.zone), note)
+    return tuple(found.values())
+
+
 def warnings_of(trigger: Trigger, after: datetime) -> tuple[Warning, ...]:
     """Given a trigger, return what its author should know. Only cron has surprises.
 

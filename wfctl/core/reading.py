@@ -1,8 +1,13 @@
-"""A trigger in English, for `add`, `edit`, `show` and `cron explain` (contract 4.6)."""
+"""A trigger in English, for `add`, `edit`, `show` and `cron explain` (contract 4.6).
+
+The words name exactly the times that the fields name, no more and no fewer. Where a step does not divide the hour or the day
+evenly they say where it begins and ends, since it starts anew each time; where day of month and day of week are both
+restricted they say OR, and name the months before it, to which both belong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from wfctl.core.cron import Expression, Field
@@ -11,7 +16,7 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import CronTrigger, IntervalTrigger, OneshotTrigger, Trigger
 from wfctl.core.trigger import expression_of
 
-_MONTHS = (
+MONTHS = (
     "January",
     "February",
     "March",
@@ -26,7 +31,10 @@ _MONTHS = (
     "December",
 )
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-_TIMES_LISTED = 4  #: times of day that are named one by one
+_TIMES_LISTED = 4  #: times of day that are named one by one, where they could be drawn together
+_HOURS_LISTED = 12  #: single times of day that are named one by one, where they cannot
+_RUNS_NAMED = 3  #: stretches of hours that are named as `from … to …`
+_STEPS_NAMED = 5  #: values from which on a list with an even step is named as a step
 
 
 def reading_of(trigger: Trigger, anchor: datetime | None = None) -> str:
@@ -50,88 +58,171 @@ def field_readings(expression: Expression) -> tuple[str, str, str, str, str]:
         _numbers("minute", expression.minute),
         _numbers("hour", expression.hour),
         _numbers("day", expression.day),
-        _named(expression.month, _MONTHS, 1, "every month"),
-        _named(expression.weekday, _WEEKDAYS, 0, "every weekday"),
+        "every month" if expression.month.is_every else _and(_months(expression.month)),
+        "every day of the week" if expression.weekday.is_every else _and(_weekdays(expression.weekday)),
     )
 
 
 def _cron(expression: Expression) -> str:
-    parts = [_times(expression), _days(expression), _months(expression)]
-    return " ".join(part for part in parts if part)
+    times = _times(expression.minute, expression.hour)
+    days = _days(expression)
+    month = "" if expression.month.is_every else _in_months(expression.month)
+    if expression.has_both_days:  # the months first, for they hold for both: `in March, on day 1 OR on Friday`
+        return f"{times} {month}, {days}" if month else f"{times} {days}"
+    return " ".join(part for part in (times, days, month) if part)
 
 
-def _times(expression: Expression) -> str:
-    minutes, hours = expression.minute, expression.hour
+# Times of day -----------------------------------------------------------------------------------------------------------
+
+
+def _times(minutes: Field, hours: Field) -> str:
     if hours.is_every:
         return _every_hour(minutes)
     if len(minutes.values) * len(hours.values) <= _TIMES_LISTED:
-        return _and([f"{hour:02}:{minute:02}" for hour in hours.values for minute in minutes.values])
-    step = _even_step(minutes, 60)
-    often = "every minute" if minutes.is_every else f"every {step} minutes" if step else _numbers("minute", minutes)
-    return f"{often} of {_numbers('hour', hours)}"
+        return _clock_times(minutes, hours)
+    step = _even_step(minutes)
+    told = _stretches(minutes, hours, step) if step else None
+    if told is not None:
+        return told
+    if len(minutes.values) == 1 and len(hours.values) <= _HOURS_LISTED:
+        return _clock_times(minutes, hours)
+    return f"{_minutes(minutes, step)} of {_numbers('hour', hours)}"
+
+
+def _clock_times(minutes: Field, hours: Field) -> str:
+    return _and([f"{hour:02}:{minute:02}" for hour in hours.values for minute in minutes.values])
 
 
 def _every_hour(minutes: Field) -> str:
-    if minutes.is_every:
+    step = _even_step(minutes)
+    if step == 60:
+        return "every hour, on the hour" if minutes.values == (0,) else f"every hour, at minute {minutes.values[0]}"
+    if step:
+        return _minutes(minutes, step)
+    told = _minutes(minutes, step)
+    return f"{told} of every hour" if told.startswith("every") else f"every hour, {told}"
+
+
+def _minutes(minutes: Field, step: int | None) -> str:
+    """The minutes of an hour, however often it comes: `every 10 minutes`, `every 7 minutes from :00 to :56`, `at minute 5`."""
+    first, last = minutes.values[0], minutes.values[-1]
+    if step == 1:
         return "every minute"
-    if step := _even_step(minutes, 60):
-        return f"every {step} minutes"
-    if minutes.values == (0,):
-        return "every hour, on the hour"
-    return f"every hour, at {_numbers('minute', minutes)}"
+    if step and step < 60:
+        return f"every {step} minutes" + (f" from :{first:02}" if first else "")
+    uneven = _step(minutes.values)
+    if uneven:
+        return f"every {uneven} minutes from :{first:02} to :{last:02}"
+    return f"at {_numbers('minute', minutes)}"
 
 
-def _even_step(field: Field, size: int) -> int | None:
-    """The step of values that divide the size evenly from 0 on: 0, 15, 30, 45 is 15."""
-    count = len(field.values)
-    step = size // count
-    return step if count > 1 and step * count == size and field.values == tuple(range(0, size, step)) else None
+def _stretches(minutes: Field, hours: Field, step: int) -> str | None:
+    """Times that go on evenly from hour to hour: `every 10 minutes from 09:00 to 17:50`; None where their stretches are many.
+
+    Given: `step`, the minutes from one to the next, 60 for one minute of an hour.
+    """
+    first, last = minutes.values[0], minutes.values[-1]
+    apart = _step(hours.values)
+    if step == 60 and apart:
+        return f"every {apart} hours from {hours.values[0]:02}:{first:02} to {hours.values[-1]:02}:{first:02}"
+    runs = _runs(hours.values)
+    if len(runs) > _RUNS_NAMED or (step == 60 and len(runs) == len(hours.values)):
+        return None
+    often = {1: "every minute", 60: "every hour"}.get(step, f"every {step} minutes")
+    stretches = [f"from {run[0]:02}:{first:02} to {run[-1]:02}:{last:02}" for run in runs if step < 60 or len(run) > 1]
+    single = [f"at {run[0]:02}:{first:02}" for run in runs if step == 60 and len(run) == 1]
+    return f"{often} {_and([*stretches, *single])}"
+
+
+def _even_step(minutes: Field) -> int | None:
+    """The step of minutes that go on evenly over the hour's end: 5, 20, 35, 50 is 15, one minute is 60."""
+    values = minutes.values
+    step = 60 // len(values)
+    return step if step * len(values) == 60 and values == tuple(range(values[0], 60, step)) else None
+
+
+# Days and months --------------------------------------------------------------------------------------------------------
 
 
 def _days(expression: Expression) -> str:
-    day = f"on {_numbers('day', expression.day)} of the month"
-    weekday = f"on {_named(expression.weekday, _WEEKDAYS, 0, 'every weekday')}"
+    day = f"on {_numbers('day', expression.day, ' of the month')}"
+    weekday = "every day of the week" if expression.weekday.is_every else _and(_weekdays(expression.weekday))
     if expression.has_both_days:
-        return f"{day} OR {weekday}"
-    if not expression.day.is_star:
+        return f"{day} OR on {weekday}"
+    if not expression.day.is_every:
         return day
-    if not expression.weekday.is_star:
-        return weekday
+    if not expression.weekday.is_every:
+        return f"on {weekday}"
     return "" if expression.hour.is_every else "every day"
 
 
-def _months(expression: Expression) -> str:
-    return "" if expression.month.is_every else f"in {_named(expression.month, _MONTHS, 1, '')}"
+def _weekdays(field: Field) -> list[str]:
+    """Monday first, Sunday last; a stretch over the end of the week is one: `Friday to Monday`."""
+    runs = _joined(_runs(sorted(value or 7 for value in field.values)), 7)
+    return _named(runs, lambda value: _WEEKDAYS[value % 7])
 
 
-def _numbers(noun: str, field: Field) -> str:
+def _months(field: Field) -> list[str]:
+    return _named(_joined(_runs(field.values), 12), lambda value: MONTHS[value - 1])
+
+
+def _in_months(field: Field) -> str:
+    words = _months(field)
+    return f"from {words[0]}" if len(words) == 1 and " to " in words[0] else f"in {_and(words)}"
+
+
+# Lists ------------------------------------------------------------------------------------------------------------------
+
+
+def _numbers(noun: str, field: Field, belongs: str = "") -> str:
+    """The values of a field: `every minute`, `days 1, 5 and 7 to 9 of the month`, `every 2nd day of the month from 1 to 31`."""
     if field.is_every:
-        return f"every {noun}"
-    plural = noun + "s" * (len(field.values) > 1)
-    return f"{plural} {_and(_ranges([str(value) for value in field.values], field.values))}"
-
-
-def _named(field: Field, names: Sequence[str], first: int, every: str) -> str:
-    if field.is_every:
-        return every
+        return f"every {noun}{belongs}"
     values = field.values
-    if names is _WEEKDAYS and 0 in values and 6 in values:
-        # Sunday ends the week where Saturday is there too: Friday to Sunday.
-        values = (*values[1:], 7)
-    return _and(_ranges([names[(value - first) % len(names)] for value in values], values))
+    step = _step(values)
+    if step and len(values) >= _STEPS_NAMED:
+        return f"every {_ordinal(step)} {noun}{belongs} from {values[0]} to {values[-1]}"
+    return f"{noun}{'s' * (len(values) > 1)} {_and(_named(_runs(values), str))}{belongs}"
 
 
-def _ranges(words: Sequence[str], values: Sequence[int]) -> list[str]:
-    """The words with three or more successive values drawn together: `Monday to Friday`."""
-    listed: list[str] = []
-    start = 0
-    for end in range(len(values)):
-        if end + 1 < len(values) and values[end + 1] == values[end] + 1:
-            continue
-        run = words[start : end + 1]
-        listed.extend([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)
-        start = end + 1
-    return listed
+def _step(values: Sequence[int]) -> int | None:
+    """The step of at least four values that lie evenly apart, 2 or more; None for others."""
+    if len(values) < 4:
+        return None
+    step = values[1] - values[0]
+    return step if step > 1 and list(values) == list(range(values[0], values[-1] + 1, step)) else None
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+def _runs(values: Sequence[int]) -> list[list[int]]:
+    """The values as stretches of successive ones."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][-1] + 1 == value:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return runs
+
+
+def _joined(runs: list[list[int]], size: int) -> list[list[int]]:
+    """The stretches of values 1 to `size`, with the last and the first joined where that makes one of three or more."""
+    if len(runs) < 2 or runs[0][0] != 1 or runs[-1][-1] != size or len(runs[0]) + len(runs[-1]) < 3:
+        return runs
+    return [*runs[1:-1], [*runs[-1], *runs[0]]]
+
+
+def _named(runs: Sequence[Sequence[int]], name: Callable[[int], str]) -> list[str]:
+    """The stretches in words, three or more successive values drawn together: `Monday to Friday`."""
+    words: list[str] = []
+    for run in runs:
+        words.extend([f"{name(run[0])} to {name(run[-1])}"] if len(run) > 2 else map(name, run))
+    return words
 
 
 def _and(words: Sequence[str]) -> str:

@@ -220,6 +220,14 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
     return zone
 
 
+@lru_cache(maxsize=1024)
+def source_of(name: str) -> str:
+    """Given the name of a zone, return where zoneinfo reads it from: a folder of the system, or the package tzdata."""
+    from pathlib import Path
+
+    return next((folder for folder in zoneinfo.TZPATH if (Path(folder) / name).is_file()), "the package tzdata")
+
+
 def changes_of(zone: tzinfo, first: datetime, last: datetime) -> Iterator[tuple[datetime, timedelta, timedelta]]:
     """Given a zone, yield its changes of UTC offset in (first, last): the instant, the offset before it, and from it on."""
     for year in range(first.year, last.year + 1):
@@ -326,9 +334,9 @@ def _asker_at_offset(text: str, offset: timedelta) -> _Asker:
     return _Asker(_expression(text), timezone(offset))
 
 
-def named_at_offset(trigger: CronTrigger, offset: timedelta, first: datetime, last: datetime) -> Iterator[datetime]:
-    """Given a cron trigger, yield the times in [first, last) that it names on a clock that always has that offset."""
-    asker = _asker_at_offset(trigger.expression, offset)
+def named_at_offset(trigger: CronTrigger | str, offset: timedelta, first: datetime, last: datetime) -> Iterator[datetime]:
+    """Given a cron trigger or its expression, yield the times in [first, last) that it names on a clock of that one offset."""
+    asker = _asker_at_offset(trigger if isinstance(trigger, str) else trigger.expression, offset)
     found = asker.next(first - _SECOND)
     while found < last:
         yield found
@@ -336,28 +344,27 @@ def named_at_offset(trigger: CronTrigger, offset: timedelta, first: datetime, la
 
 
 @lru_cache(maxsize=8192)
-def _next_of_cron(trigger: CronTrigger, instant: datetime) -> datetime:
+def _next_of_cron(expression: str, zone: tzinfo, instant: datetime) -> datetime:
     """The first instant later than the given one, whatever was asked before."""
-    zone = zone_of(trigger.timezone)
-    found = _asker(trigger.expression, zone).next(instant)
+    found = _asker(expression, zone).next(instant)
     for change, before, after in changes_of(zone, instant, found):
         if after < before:
-            again = next(named_at_offset(trigger, after, change, change + (before - after)), None)
+            again = next(named_at_offset(expression, after, change, change + (before - after)), None)
             if again is not None:
                 return min(found, again)
     return found
 
 
 @lru_cache(maxsize=8192)
-def _earlier_of_cron(trigger: CronTrigger, instant: datetime) -> datetime | None:
+def _earlier_of_cron(expression: str, zone: tzinfo, instant: datetime) -> datetime | None:
     """A time before the instant to start from, or None: it need not be an instant of the calendar."""
-    return _asker(trigger.expression, zone_of(trigger.timezone)).previous(instant)
+    return _asker(expression, zone).previous(instant)
 
 
 def clear_caches() -> None:
     """Forget what was learnt of zones, so that a tz database that changed is read again."""
     zoneinfo.ZoneInfo.clear_cache()
-    for cached in (zone_of, _changes_of_year, _asker, _next_of_cron, _earlier_of_cron, stamps):
+    for cached in (zone_of, source_of, _changes_of_year, _asker, _next_of_cron, _earlier_of_cron, stamps):
         cached.cache_clear()
 
 
@@ -391,17 +398,20 @@ def calendar_of(trigger: Trigger, anchor: datetime | None = None) -> Calendar:
 
 
 class CronCalendar:
-    """Contract 4.2: forward steps are the truth, backward ones only find a start."""
+    """Contract 4.2: forward steps are the truth, backward ones only find a start.
+
+    Given `zone`, the trigger is read by that one instead of the zone of this machine that it names.
+    """
 
     __slots__ = ("trigger", "zone")
 
-    def __init__(self, trigger: CronTrigger) -> None:
+    def __init__(self, trigger: CronTrigger, zone: tzinfo | None = None) -> None:
         expression_of(trigger)
         self.trigger = trigger
-        self.zone = zone_of(trigger.timezone)
+        self.zone: tzinfo = zone or zone_of(trigger.timezone)
 
     def next_after(self, instant: datetime) -> datetime:
-        return _next_of_cron(self.trigger, aware_utc(instant))
+        return _next_of_cron(self.trigger.expression, self.zone, aware_utc(instant))
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
         after, until = aware_utc(after), aware_utc(until)
@@ -443,7 +453,8 @@ class CronCalendar:
         start = until
         for _ in range(steps):
             # Where croniter knows no step back, twice as far back is as good a start.
-            earlier = _earlier_of_cron(self.trigger, start) or start - max(until - start, timedelta(hours=1))
+            found = _earlier_of_cron(self.trigger.expression, self.zone, start)
+            earlier = found or start - max(until - start, timedelta(hours=1))
             if earlier <= after:
                 return after
             start = earlier
@@ -578,13 +589,17 @@ def resolve_max_run(max_run: MaxRun, trigger: Trigger, anchor: datetime | None, 
         return None
     if isinstance(max_run, timedelta):
         return max_run
-    shortest = _shortest_gap(trigger, anchor, aware_utc(after))
+    shortest = shortest_gap(trigger, aware_utc(after))
     if shortest is None:
         return None if isinstance(trigger, OneshotTrigger) else timedelta(days=7)
     return min(max(5 * shortest, timedelta(minutes=5)), timedelta(days=7))
 
 
-def _shortest_gap(trigger: Trigger, anchor: datetime | None, after: datetime) -> timedelta | None:
+def shortest_gap(trigger: Trigger, after: datetime) -> timedelta | None:
+    """Given a trigger, return the smallest gap between successive instants with the same UTC offset (contract 6.8).
+
+    Shape: of a cron trigger, among the next 100 within 366 days after `after`; None where there are no two.
+    """
     if isinstance(trigger, IntervalTrigger):
         return trigger.every
     if isinstance(trigger, OneshotTrigger):

@@ -62,10 +62,12 @@ def save_revision(
     is_on_disk: bool,
     at: datetime | None = None,
     begins: datetime | None = None,
+    calendar: str | None = None,
 ) -> None:
     """Within a transaction, make the next revision of a definition, wanted on disk unless it `is_on_disk` already.
 
-    `at`: when it takes effect (None: now); `begins`: where the calendar of its trigger begins, if that is another one.
+    `at`: when it takes effect (None: now); `begins`: where the calendar of its trigger begins, if that is another one;
+    `calendar`: what is kept of it, to tell later whether it has drifted.
     """
     croniter, tz_database = stamps()
     digest = files.digest(content)
@@ -80,6 +82,7 @@ def save_revision(
         plain=plain,
         max_run=max_run_us,
         begins=None if begins is None else to_micros(begins),
+        calendar=calendar,
     )
     ledger.add_revision(connection, row.number, revision)
     if is_on_disk:

@@ -51,6 +51,7 @@ class RevisionRow:
     plain: Mapping[str, Json]
     max_run: int | None
     begins: int | None = None  #: of a schedule: where the calendar of a changed trigger begins
+    calendar: str | None = None  #: of a cron schedule: what to compare later calendars with; nothing is decided by it
 
 
 CONTRADICTION = "contradiction"  #: the code of a diagnostic that only an explicit remedy clears (7.4)
@@ -187,7 +188,7 @@ def add_revision(connection: sqlite3.Connection, number: int, row: RevisionRow) 
     plain = json.dumps(row.plain, ensure_ascii=False, separators=(",", ":"))
     connection.execute(
         "INSERT INTO revisions (definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain,"
-        " max_run, begins) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " max_run, begins, calendar) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             row.revision,
@@ -200,6 +201,7 @@ def add_revision(connection: sqlite3.Connection, number: int, row: RevisionRow) 
             plain,
             row.max_run,
             row.begins,
+            row.calendar,
         ),
     )
     connection.execute("UPDATE definitions SET revision = ?, digest = ? WHERE number = ?", (row.revision, row.digest, number))
@@ -248,13 +250,14 @@ def revisions(connection: sqlite3.Connection, number: int, *, after: int, limit:
     return [_revision(values) for values in found]
 
 
-_REVISION_COLUMNS = "definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run, begins"
+_REVISION_COLUMNS = """definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run,
+ begins, calendar"""
 _REVISIONS = f"SELECT {_REVISION_COLUMNS} FROM revisions"
 
 
-@guarded("revisions", _REVISION_COLUMNS, "iiittttttII", ["definition", "revision"])
+@guarded("revisions", _REVISION_COLUMNS, "iiittttttII*", ["definition", "revision"])
 def _revision(values: tuple[Any, ...]) -> RevisionRow:
-    _, which, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run, begins = values
+    _, which, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run, begins, calendar = values
     return RevisionRow(
         revision=which,
         recorded_at=recorded_at,
@@ -266,6 +269,7 @@ def _revision(values: tuple[Any, ...]) -> RevisionRow:
         plain=json_object(plain, "plain") or {},
         max_run=check_span(max_run, "max_run"),
         begins=begins,
+        calendar=calendar if isinstance(calendar, str) else None,  # a damaged one is as good as none
     )
 
 
@@ -300,6 +304,12 @@ def blocked(connection: sqlite3.Connection) -> list[DefinitionRow]:
         f"SELECT {_COLUMNS} FROM definitions WHERE diagnostic IS NOT NULL AND deleted_at IS NULL ORDER BY kind, id"
     )
     return list(_rows(found))
+
+
+def live_ids(connection: sqlite3.Connection, kind: Kind) -> list[str]:
+    """Return the ids of a kind that are in use."""
+    found = connection.execute("SELECT id FROM definitions WHERE kind = ? AND deleted_at IS NULL", (KIND_NUMBER[kind],))
+    return [name for (name,) in found if isinstance(name, str)]
 
 
 def deleted_ids(connection: sqlite3.Connection, kind: Kind) -> frozenset[str]:
