@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from wfctl.errors import InvalidArgument
@@ -67,6 +68,20 @@ def as_clock(given: Any = None) -> Clock:
     if not callable(getattr(given, "now", None)):
         raise InvalidArgument(f"{type(given).__name__} is no clock: it has no now()")
     return GivenClock(given)
+
+
+def local_zone(etc: Path = Path("/etc")) -> str:
+    """Return the name of the zone that this machine's clock is set to, which is the one that cron reads its lines in."""
+    try:
+        _, found, name = str((etc / "localtime").readlink()).rpartition("zoneinfo/")
+    except OSError:
+        found, name = "", ""
+    if not found:
+        try:
+            name = (etc / "timezone").read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            name = ""
+    return "UTC" if name in ("", "Etc/UTC", "Etc/UCT", "UCT", "Universal", "Zulu") else name
 
 
 def pause(seconds: float) -> None:
