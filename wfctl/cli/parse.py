@@ -46,7 +46,7 @@ def environment(texts: Iterable[str]) -> dict[str, str]:
     return dict(split_pair(text, "NAME=TEXT") for text in texts)
 
 
-def bound_input(given: Sequence[str], document: str | None) -> dict[str, Any] | None:
+def bound_input(given: Sequence[str], document: str | None) -> Any:
     """Given `--input K=V …` and `--input-json TEXT|@FILE|@-`, return the input, None where none is given.
 
     The pairs go over the document.
@@ -54,9 +54,11 @@ def bound_input(given: Sequence[str], document: str | None) -> dict[str, Any] | 
     if not given and document is None:
         return None
     base = {} if document is None else json_document(document, "--input-json")
-    if not isinstance(base, dict):
+    if isinstance(base, dict):
+        return {**base, **pairs(given, "NAME=VALUE")}
+    if given:
         raise InvalidDefinition.of("--input-json", [Problem("input", "must be a table: a JSON object of names and values")])
-    return {**base, **pairs(given, "NAME=VALUE")}
+    return base  # the operation says what is wrong with it, as it does at every door
 
 
 def json_document(text: str, what: str) -> Any:
@@ -124,8 +126,19 @@ def instant(text: str, option: str) -> datetime:
         raise InvalidArgument(f"{option}: {error}") from error
 
 
+def argument(text: str, name: str) -> datetime:
+    """Given the instant that is an operation's argument, return it. Raise InvalidArgument as every door does (contract 9)."""
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{name}: {error}", {"argument": name}) from error
+
+
 def moment(text: str | None, option: str, now: datetime) -> datetime | None:
-    """Given an instant, or a duration that counts back from now (`2h`, `7d`), return the instant; None for None."""
+    """Given an instant, or a duration that counts back from now (`2h`, `7d`), return the instant; None for None.
+
+    Raise InvalidArgument: for a word that looks like no duration the one that the operation would raise.
+    """
     from wfctl.core.duration import parse_duration
 
     if text is None:
@@ -135,9 +148,23 @@ def moment(text: str | None, option: str, now: datetime) -> datetime | None:
     try:
         return now - parse_duration(text.removesuffix(" ago"))
     except (ValueError, OverflowError) as refused:
-        if text[:1].isdigit() and "-" in text:
-            return instant(text, option)
+        if not text[:1].isdigit() or "-" in text:
+            return argument(text, option.removeprefix("--"))
         raise InvalidArgument(f"{option}: {refused}, or an instant such as 2026-12-01T09:00:00Z") from refused
+
+
+def ahead(text: str, option: str, now: datetime) -> datetime:
+    """Given an instant, or a duration that counts from now on (`12h`, `7d`), return the instant. Raise InvalidArgument."""
+    from wfctl.core.duration import parse_duration
+
+    try:
+        return now + parse_duration(text)
+    except (ValueError, OverflowError) as refused:
+        try:
+            return parse_instant(text)
+        except ValueError as error:
+            why = refused if text[:1].isdigit() and "-" not in text else error
+            raise InvalidArgument(f"{option}: {why}; write a duration such as 12h, or an instant") from error
 
 
 def occurrence_name(text: str) -> tuple[str, datetime]:
@@ -145,7 +172,7 @@ def occurrence_name(text: str) -> tuple[str, datetime]:
     schedule_id, at, when = text.rpartition("@")
     if not at or not schedule_id:
         raise InvalidArgument(f"{text!r} names no occurrence; write SCHEDULE@INSTANT, such as hourly@2026-12-01T09:00:00Z")
-    return schedule_id, instant(when, text)
+    return schedule_id, argument(when, "instant")
 
 
 def words(text: str | None, known: Iterable[str], option: str) -> list[str] | None:

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import parse, preview, prompt, render, streams, values
+from wfctl.cli import difference, paging, parse, preview, prompt, render, streams, values
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
+from wfctl.cli.paging import page_options, part_options
 from wfctl.cli.render import Column
 from wfctl.cli.style import Paint, paint_for
 from wfctl.cli.text import count_of, escape
 from wfctl.core import reasons
-from wfctl.errors import WfctlError
+from wfctl.errors import InvalidArgument, WfctlError
 
 if TYPE_CHECKING:
     from wfctl.operations.store import Store
     from wfctl.operations.views import RevisionView, ScheduleView
 
 STATES = ("active", "paused", "blocked", "finished", "deleted")
-SCHEMA = "wfctl/schedules.v1"
+SCHEMA, REVISIONS = "wfctl/schedules.v1", "wfctl/revisions.v1"
 #: keys whose value is text even where it looks like a number
 _TEXTS = frozenset(
     {
@@ -36,16 +37,14 @@ _TEXTS = frozenset(
 )
 _KIND_OF = {"expression": "cron", "timezone": "cron", "every": "interval", "at": "oneshot"}
 _schedule_id = click.argument("schedule_id", metavar="ID", type=StoredId("schedule"), help="The id of the schedule.")
-_schedule_ids = click.argument(
-    "schedule_ids", metavar="ID...", nargs=-1, required=True, type=StoredId("schedule"), help="Ids of schedules."
-)
+_LISTED, _LISTED_UNTIL = 5, 100  #: coming instants that `next` shows, without and with --until
 
 
 def _field(name: str) -> Callable[[ScheduleView], Any]:
     return lambda view: (view.definition or {}).get(name)
 
 
-def _columns(now: datetime) -> list[Column]:
+def columns(now: datetime) -> list[Column]:
     def left(view: ScheduleView) -> float | None:
         return None if view.next_instant is None else (view.next_instant - now).total_seconds()
 
@@ -58,7 +57,7 @@ def _columns(now: datetime) -> list[Column]:
         Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
         Column(key="active_runs", title="ACTIVE", raw=lambda it: len(it.active_runs), right=True),
         Column(key="deployment", title="DEPLOYMENT", raw=_field("deployment")),
-        Column(key="notes", title="NOTES", raw=_remark, free=True),
+        Column(key="notes", title="NOTES", raw=remark, free=True),
         Column(key="overlap", title="OVERLAP", raw=_field("overlap"), extra=True),
         Column(key="misfire", title="MISFIRE", raw=_field("misfire"), extra=True),
         render.instants("candidate", "HELD", lambda it: it.candidate and it.candidate.instant, extra=True),
@@ -66,7 +65,7 @@ def _columns(now: datetime) -> list[Column]:
     ]
 
 
-def _remark(view: ScheduleView) -> str | None:
+def remark(view: ScheduleView) -> str | None:
     """What is most worth knowing of a schedule: why it is blocked or paused, else its notes."""
     if view.diagnostic:
         return str(view.diagnostic.get("message") or view.diagnostic.get("code"))
@@ -86,17 +85,23 @@ def _remark(view: ScheduleView) -> str | None:
     "--sort", type=click.Choice(("id", "next")), metavar="BY", default="id", show_default=True, help="Order by id or next."
 )
 @click.option("--include-deleted", is_flag=True, help="Deleted ones too.")
-def schedules(common: Common, state: str | None, sort: str, include_deleted: bool) -> None:
+@part_options
+def schedules(
+    common: Common, state: str | None, sort: str, include_deleted: bool, limit: int | None, cursor: str | None
+) -> None:
     """List the schedules."""
-    states = parse.words(state, STATES, "--state")
+    if sort == "next" and (limit is not None or cursor is not None):
+        raise click.UsageError("--sort next takes the whole list: leave out --limit and --cursor")
     now = common.now()
     with common.open() as store:
-        page = store.list_schedules(include_deleted=include_deleted or bool(states and "deleted" in states))
-    found = [view for view in page.items if states is None or view.state in states]
+        page = store.list_schedules(include_deleted=include_deleted, status=state, limit=limit, cursor=cursor)
+    found = list(page.items)
     if sort == "next":
         found.sort(key=lambda view: (view.next_instant is None, view.next_instant, view.id))
-    render.page(common, _columns(now), found, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
-    if common.format == "table" and found and not common.quiet:
+    render.page(common, columns(now), found, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
+    words = ["--include-deleted"] if include_deleted else []
+    paging.say_next(common, page.next_cursor, limit, paging.line(common, "schedules", *words, state=state))
+    if common.format == "table" and found and page.next_cursor is None and cursor is None and not common.quiet:
         counts = [
             f"{sum(view.state == word for view in found)} {word}"
             for word in STATES
@@ -112,7 +117,7 @@ def show(common: Common, schedule_id: str) -> None:
     now = common.now()
     with common.open() as store:
         view = store.get_schedule(schedule_id=schedule_id)
-    render.item(common, view, details=lambda paint: details(view, paint, now), name=view.id, columns=_columns(now))
+    render.item(common, view, details=lambda paint: details(view, paint, now), name=view.id, columns=columns(now))
     if common.is_human:
         preview.say(common, preview.warning_lines(view, now))
 
@@ -156,60 +161,91 @@ def _paused(view: ScheduleView) -> str:
 
 
 @command(name="next")
-@_schedule_ids
-@click.option("-n", "count", type=int, default=5, show_default=True, metavar="N", help="How many instants.")
-@click.option("--from", "start", metavar="INSTANT", help="Begin after this instant instead of now.")
-def next_instants(common: Common, schedule_ids: Sequence[str], count: int, start: str | None) -> None:
+@click.argument(
+    "schedule_ids", metavar="[ID...]", nargs=-1, type=StoredId("schedule"),
+    help="Ids of schedules; none for all that are active.",
+)  # fmt: skip
+@click.option("-n", "count", type=int, metavar="N", help="How many instants (default 5, with --until at most 100).")
+@click.option("--from", "start", metavar="TIME", help="Begin after this instant, or this long from now: 12h.")
+@click.option("--until", "end", metavar="TIME", help="End with this instant, or this long from now: 36h.")
+@click.option("--dst", is_flag=True, help="Also the instants that clock changes of the coming 400 days touch.")
+def next_instants(
+    common: Common, schedule_ids: Sequence[str], count: int | None, start: str | None, end: str | None, dst: bool
+) -> None:
     """Show the coming instants of schedules.
 
-    Several schedules are merged into one list, in the order of their instants.
+    wfctl schedule next --from 2026-12-01T20:00:00Z --until 2026-12-02T06:00:00Z
+
+    Several schedules are merged into one list, in the order of their instants. Without an ID all active ones are shown.
     """
     from wfctl.cli import cron
 
-    cron.check_count(count)
+    most = count if count is not None else _LISTED if end is None else _LISTED_UNTIL
+    cron.check_count(most)
     now = common.now()
-    after = parse.instant(start, "--from") if start else now
+    after = parse.ahead(start, "--from", now) if start else now
+    last = parse.ahead(end, "--until", now) if end else None
+    if last is not None and last <= after:
+        raise InvalidArgument("--until must be later than where the list begins")
     rows: list[dict[str, Any]] = []
     with common.open() as store:
         views = [store.get_schedule(schedule_id=name) for name in dict.fromkeys(schedule_ids)]
+        views = views if schedule_ids else list(store.list_schedules(status="active").items)
     for view in views:
         trigger = preview.trigger_of(view)
         if trigger is not None:
-            rows += cron.instant_rows(trigger, view.anchor, after, now, count, schedule_id=view.id)
+            rows += cron.instant_rows(trigger, view.anchor, after, now, most + 1, with_changes=dst, schedule_id=view.id)
         if view.state != "active" and not common.quiet:
             streams.talk(f"{escape(view.id)} is {view.state}: nothing of it is admitted now")
     rows.sort(key=lambda row: (parse.instant(row["instant"], "instant"), row["schedule_id"]))
-    cron.write_instants(common, rows[:count], now, with_schedule=True)
+    rows = [row for row in rows if last is None or parse.instant(row["instant"], "instant") <= last]
+    shown = rows[:most] + [row for row in rows[most:] if dst and row["note"]]
+    cron.write_instants(common, shown, now, with_schedule=True)
+    if last is not None and len(rows) > most and not common.quiet:
+        streams.talk(f"these are the first {most}; there are more: -n N shows them")
 
 
 @command()
 @_schedule_id
-def revisions(common: Common, schedule_id: str) -> None:
+@page_options
+def revisions(common: Common, schedule_id: str, limit: int | None, cursor: str | None, everything: bool) -> None:
     """List every saved state of a schedule."""
+    shown: dict[int, RevisionView] = {}  # so that each can be held against the one before it
     with common.open() as store:
-        page = store.list_revisions(schedule_id=schedule_id)
-    before: dict[int, RevisionView | None] = {}
-    previous: RevisionView | None = None
-    for view in sorted(page.items, key=lambda it: it.revision):
-        before[view.revision] = previous
-        previous = view
-    columns = [
+
+        def fetch(size: int, place: str | None) -> Any:
+            page = store.list_revisions(schedule_id=schedule_id, limit=size, cursor=place)
+            shown.update((view.revision, view) for view in page.items)
+            return page
+
+        paging.write(
+            common,
+            fetch,
+            _revision_columns(shown),
+            schema=REVISIONS,
+            name=lambda it: str(it.revision),
+            limit=limit,
+            cursor=cursor,
+            everything=everything,
+            command=paging.line(common, "schedule", "revisions", schedule_id),
+        )
+
+
+def _revision_columns(shown: Mapping[int, RevisionView]) -> list[Column]:
+    return [
         Column(key="revision", title="REV", raw=lambda it: it.revision, right=True, keep=True),
         render.instants("recorded_at", "WHEN (UTC)", lambda it: it.recorded_at, keep=True),
         Column(key="actor", title="WHO", raw=lambda it: it.actor),
-        Column(key="change", title="CHANGE", raw=lambda it: _change(before[it.revision], it), free=True),
+        Column(key="change", title="CHANGE", raw=lambda it: _change(shown.get(it.revision - 1), it), free=True),
         Column(key="croniter", title="CRONITER", raw=lambda it: it.croniter),
         Column(key="tz_database", title="TZDB", raw=lambda it: it.tz_database),
         Column(key="content", title="CONTENT", raw=lambda it: it.content, extra=True),
     ]
-    render.page(
-        common, columns, page.items, schema=page.list_schema, name=lambda it: str(it.revision), next_cursor=page.next_cursor
-    )
 
 
-def _change(old: RevisionView | None, new: RevisionView) -> str:
+def _change(old: RevisionView | None, new: RevisionView) -> str | None:
     if old is None:
-        return "created"
+        return "created" if new.revision == 1 else None  # the one before stands on another page
     before, after = _flat(old.definition), _flat(new.definition)
     changed = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
     return ", ".join(f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in changed)
@@ -301,7 +337,7 @@ def _trigger(options: dict[str, Any]) -> dict[str, Any] | None:
 def _saved(common: Common, view: ScheduleView, dry_run: bool) -> None:
     """Show what a change made of a schedule: its card and the warnings (contract 4.6)."""
     now = common.now()
-    render.item(common, view, details=lambda paint: preview.card(view, paint, now), name=view.id, columns=_columns(now))
+    render.item(common, view, details=lambda paint: preview.card(view, paint, now), name=view.id, columns=columns(now))
     preview.say(common, preview.warning_lines(view, now))
     if dry_run and not common.quiet:
         streams.talk("dry run: nothing was changed")
@@ -339,6 +375,7 @@ def set_fields(
     with common.open() as store:
         current = store.get_schedule(schedule_id=schedule_id)
         changes = _changes(current, [parse.split_pair(text) for text in assignments], unset)
+        past = replayed(store, current, changes.fields, common.now()) if common.is_human and not common.quiet else []
         view = store.update_schedule(
             schedule_id=schedule_id,
             expected_revision=(current.revision or 0) if expected_revision is None else expected_revision,
@@ -346,10 +383,48 @@ def set_fields(
             dry_run=dry_run,
             **changes.fields,
         )
-    if common.is_human and not common.quiet:
-        arrow = "->" if view.revision != current.revision else "stays"
-        streams.talk(f"revision {current.revision} {arrow} {view.revision}")
+    if common.is_human:
+        said_of_change(common, current, view, past)
     _saved(common, view, dry_run)
+
+
+def said_of_change(common: Common, before: ScheduleView, after: ScheduleView, replayed: Sequence[str] = ()) -> None:
+    """Say on stderr what a change changes: revision, fields, instants that come and go, and the runs it leaves alone."""
+    if common.quiet:
+        return
+    if after.revision == before.revision:
+        streams.talk(f"revision {before.revision} stays: nothing differs")
+        return
+    lines = [f"revision {before.revision} -> {after.revision}"]
+    lines += [f"  {line}" for line in difference.field_lines(before.definition or {}, after.definition or {})]
+    anchors = (before.anchor, after.anchor)
+    found = difference.calendars(before.definition or {}, after.definition or {}, anchors, common.now())
+    if found is not None:
+        zone = ((after.definition or {}).get("trigger") or {}).get("timezone") or "UTC"
+        lines += [f"  {line}" for line in difference.calendar_line(found, zone).splitlines()]
+    lines += [f"  {line}" for line in replayed]
+    if after.active_runs:
+        going = count_of(len(after.active_runs), "run")
+        lines.append(f"  {going} in progress not affected (revision {before.revision})")
+    streams.talk("\n".join(lines))
+
+
+def replayed(store: Store, before: ScheduleView, fields: Mapping[str, Any], now: datetime) -> list[str]:
+    """Return what the past would have looked like with some fields changed; nothing where that cannot be told."""
+    from wfctl.core.definition import schedule_from_plain
+    from wfctl.operations.simulating import replay_change
+
+    if not {"overlap", "max_active_runs", "misfire", "lateness"} & set(fields):
+        return []
+    named = {("deployment" if key == "deployment_id" else key): value for key, value in fields.items()}
+    plain = {**(before.definition or {}), **named}
+    if plain.get("overlap") not in ("parallel", "allow"):
+        plain["max_active_runs"] = None
+    try:
+        found = replay_change(store.context, before.id, schedule_from_plain(plain))
+    except (WfctlError, ValueError):  # what is wrong with the change is for the change itself to say
+        return []
+    return [] if found is None else difference.replay_lines(*found, now)
 
 
 def _changes(current: ScheduleView, assignments: Sequence[tuple[str, str]], unset: Sequence[str]) -> parse.Changes:
@@ -375,120 +450,3 @@ def _kind_asked(assignments: Sequence[tuple[str, str]]) -> str | None:
         return named[-1]
     kinds = {_KIND_OF[key] for key, _ in below if key in _KIND_OF and key != "timezone"}
     return kinds.pop() if len(kinds) == 1 else None
-
-
-@command()
-@_schedule_ids
-@click.option("--reason", metavar="TEXT", help="Why; it is kept and shown.")
-@dry_run_option
-def pause(common: Common, schedule_ids: Sequence[str], reason: str | None, dry_run: bool) -> int:
-    """Stop admitting; active runs go on.
-
-    What comes due while a schedule is paused is consumed: it is never replayed. Pausing twice is once.
-    """
-    if len(schedule_ids) > 1 and not dry_run and not prompt.confirm(common, f"Pause {len(schedule_ids)} schedules?"):
-        return 1
-
-    def said(view: ScheduleView, paint: Paint) -> str:
-        trigger = (view.definition or {}).get("trigger") or {}
-        if trigger.get("kind") == "oneshot" and view.state == "paused":
-            lost = f"{view.id}: a one-shot that passes while it is paused is finished on resume; its instant is {trigger['at']}"
-            preview.say(common, [f"warning oneshot-paused: {lost}"])
-        going = f"; {count_of(len(view.active_runs), 'run')} going on" if view.active_runs else ""
-        done = "would pause" if dry_run else "paused"
-        return f"{done} {escape(view.id)} since {values.instant(view.paused_at)}{going}"
-
-    return _each(
-        common,
-        schedule_ids,
-        lambda store, name: store.pause_schedule(schedule_id=name, reason=reason, dry_run=dry_run),
-        said,
-        dry_run,
-    )
-
-
-@command()
-@_schedule_ids
-@dry_run_option
-def resume(common: Common, schedule_ids: Sequence[str], dry_run: bool) -> int:
-    """Admit again from now on; nothing is replayed.
-
-    Shows the next instants, as `add` does. Resuming twice is once.
-    """
-    if len(schedule_ids) > 1 and not dry_run and not prompt.confirm(common, f"Resume {len(schedule_ids)} schedules?"):
-        return 1
-    now = common.now()
-    shown: list[ScheduleView] = []
-
-    def said(view: ScheduleView, paint: Paint) -> str:
-        shown.append(view)
-        return preview.card(view, paint, now)
-
-    status = _each(
-        common, schedule_ids, lambda store, name: store.resume_schedule(schedule_id=name, dry_run=dry_run), said, dry_run
-    )
-    for view in shown:
-        preview.say(common, preview.warning_lines(view, now))
-    return status
-
-
-@command()
-@_schedule_ids
-@dry_run_option
-def delete(common: Common, schedule_ids: Sequence[str], dry_run: bool) -> int:
-    """Delete a schedule; its history stays.
-
-    Active runs go on, runs and occurrences stay readable, and the id can never be used again. Deleting twice is once.
-    """
-    with common.open() as store:
-        for name in schedule_ids:
-            store.get_schedule(schedule_id=name)
-    what = f"schedule {schedule_ids[0]}" if len(schedule_ids) == 1 else count_of(len(schedule_ids), "schedule")
-    if not dry_run and not prompt.confirm(common, f"Delete {what}? Its history stays, its id cannot be used again."):
-        return 1
-
-    def said(view: ScheduleView, paint: Paint) -> str:
-        trigger = (view.definition or {}).get("trigger") or {}
-        if trigger.get("kind") == "oneshot" and view.state == "paused":
-            lost = f"{view.id}: a one-shot that passes while it is paused is finished on resume; its instant is {trigger['at']}"
-            preview.say(common, [f"warning oneshot-paused: {lost}"])
-        going = f"; {count_of(len(view.active_runs), 'run')} going on" if view.active_runs else ""
-        done = "would delete" if dry_run else "deleted"
-        return f"{done} {escape(view.id)}; its history is kept, its id is retired{going}"
-
-    return _each(
-        common, schedule_ids, lambda store, name: store.delete_schedule(schedule_id=name, dry_run=dry_run), said, dry_run
-    )
-
-
-def _each(
-    common: Common,
-    names: Sequence[str],
-    change: Callable[[Store, str], ScheduleView],
-    said: Callable[[ScheduleView, Paint], str],
-    dry_run: bool,
-) -> int:
-    """Change several schedules; what fails is reported and the others are done. Return the first failure's exit status."""
-    from wfctl.cli.failure import report
-
-    done: list[ScheduleView] = []
-    status = 0
-    with common.open() as store:
-        for name in dict.fromkeys(names):
-            try:
-                done.append(change(store, name))
-            except WfctlError as error:
-                if len(names) == 1:
-                    raise
-                status = status or report(error, common, [])
-    if common.is_human:
-        for view in done:
-            streams.answer(said(view, paint_for(common)))
-    elif len(names) == 1:
-        view = done[0]
-        render.item(common, view, details=lambda paint: said(view, paint), name=view.id, columns=_columns(common.now()))
-    else:
-        render.page(common, _columns(common.now()), done, schema=SCHEMA, name=lambda it: it.id)
-    if dry_run and not common.quiet:
-        streams.talk("dry run: nothing was changed")
-    return status
