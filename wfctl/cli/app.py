@@ -10,7 +10,8 @@ import click
 from wfctl.cli import streams
 from wfctl.cli.base import Common, Entry, Group
 
-_START, _WHAT, _LOOK, _SUPERVISOR, _MORE = "Begin", "What runs and when", "What happened", "The supervisor", "More"
+_START, _WHAT, _LOOK, _AHEAD = "Begin", "What runs and when", "What happened", "What will happen"
+_SUPERVISOR, _MORE = "The supervisor", "More"
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -30,6 +31,7 @@ DEPLOYMENT = {
     "add": Entry("deployment:add", "Add a deployment: a command, or a pipeline of commands."),
     "show": Entry("deployment:show", "Show a deployment and who uses it."),
     "set": Entry("deployment:set_fields", "Change fields of a deployment."),
+    "edit": Entry("edit:deployment", "Change a deployment in an editor."),
     "check": Entry("deployment:check", "Check what a run would need, without a run."),
     "delete": Entry("deployment:delete", "Delete a deployment that no schedule uses."),
 }
@@ -37,15 +39,24 @@ SCHEDULE = {
     "add": Entry("schedule:add", "Add a schedule: when to run a deployment."),
     "show": Entry("schedule:show", "Show a schedule and what comes next."),
     "set": Entry("schedule:set_fields", "Change fields of a schedule."),
-    "pause": Entry("schedule:pause", "Stop admitting; active runs go on."),
-    "resume": Entry("schedule:resume", "Admit again from now on; nothing is replayed."),
-    "delete": Entry("schedule:delete", "Delete a schedule; its history stays."),
+    "edit": Entry("edit:schedule", "Change a schedule in an editor."),
+    "pause": Entry("pausing:pause", "Stop admitting; active runs go on."),
+    "resume": Entry("pausing:resume", "Admit again from now on; nothing is replayed."),
+    "delete": Entry("pausing:delete", "Delete a schedule; its history stays."),
     "next": Entry("schedule:next_instants", "Show the coming instants of schedules."),
+    "diff": Entry("diff:diff", "Show how two definitions differ, and what becomes of the calendar."),
+    "import": Entry("app:schedule_import", "Import schedules from elsewhere."),
     "revisions": Entry("schedule:revisions", "List every saved state of a schedule."),
+    "lint": Entry("lint:lint", "Find what may not be meant in schedules."),
+}
+IMPORT = {
+    "crontab": Entry("import_crontab:crontab", "Import a crontab: a deployment and a schedule a line."),
 }
 OCCURRENCE = {
     "show": Entry("occurrence:show", "Show one occurrence: SCHEDULE@INSTANT."),
+    "explain": Entry("explain:explain", "Say what became of any instant, past or to come, and why."),
     "audit": Entry("occurrence:audit", "Check that each instant is accounted for once."),
+    "wait": Entry("wait:occurrence_wait", "Wait until an occurrence has ended: SCHEDULE@INSTANT."),
 }
 RUN = {
     "start": Entry("run:start", "Start a run by hand and follow it."),
@@ -53,14 +64,28 @@ RUN = {
     "logs": Entry("logs:logs", "Print what a run wrote."),
     "resume": Entry("run:resume", "Give input to a run that waits for it, and follow it."),
     "cancel": Entry("run:cancel", "End a run in any unfinished state."),
+    "wait": Entry("wait:run_wait", "Wait until runs have ended."),
 }
 CRON = {
+    "explain": Entry("cron:explain", "Say in English when an expression fires."),
     "next": Entry("cron:next_instants", "Show the coming instants of an expression."),
 }
 STORE = {
     "info": Entry("store:info", "Show what the store holds, how large it is, and who owns it."),
     "verify": Entry("store:verify", "Check that all records agree, and say what to do where they do not."),
     "gc": Entry("gc:gc", "Let old history go."),
+}
+SYSTEMD = {
+    "unit": Entry("systemd:unit", "Print the unit of the supervisor, and change nothing."),
+    "install": Entry("systemd:install", "Write the unit of the supervisor, and say what to run next."),
+}
+RPC = {
+    "serve": Entry("rpc:serve", "Serve JSON-RPC 2.0 on stdin and stdout: `ssh HOST wfctl rpc serve`."),
+    "call": Entry("rpc:call", "Call one JSON-RPC method and print its result as JSON."),
+    "schema": Entry("rpc:schema", "Print what can be asked as an OpenRPC document: methods, parameters, results, errors."),
+}
+CONFIG = {
+    "show": Entry("config:show", "Show every setting and where its value comes from."),
 }
 COMPLETION = {
     "bash": Entry("completion:bash", "Print the completion script for bash."),
@@ -69,11 +94,15 @@ COMPLETION = {
 }
 
 deployment = Group("deployment", "Work on one deployment: what to run.", DEPLOYMENT)
+schedule_import = Group("import", "Import schedules from elsewhere.", IMPORT)
 schedule = Group("schedule", "Work on one schedule: when to run it.", SCHEDULE)
 occurrence = Group("occurrence", "Look at one occurrence: what became of an instant.", OCCURRENCE)
 run_group = Group("run", "Work on one run.", RUN)
 cron = Group("cron", "Read cron expressions; no store is needed.", CRON)
 store = Group("store", "Look after the store itself.", STORE)
+systemd = Group("systemd", "Run the supervisor as a service of systemd.", SYSTEMD)
+rpc = Group("rpc", "Talk to a store as programs do: JSON-RPC 2.0.", RPC)
+config = Group("config", "Look at the settings.", CONFIG)
 completion = Group("completion", "Print a completion script for a shell.", COMPLETION)
 
 ROOT = {
@@ -88,11 +117,16 @@ ROOT = {
     "occurrences": Entry("occurrence:occurrences", "List occurrences, oldest first.", _LOOK),
     "run": Entry("app:run_group", "Work on one run.", _LOOK),
     "runs": Entry("run:runs", "List the runs, oldest first.", _LOOK),
+    "simulate": Entry("simulate:simulate", "Play the schedules ahead of time and count what would happen.", _AHEAD),
+    "load": Entry("load:load", "Show how many slots the coming days want, hour by hour.", _AHEAD),
     "supervise": Entry("supervise:supervise", "Run what comes due, in the foreground.", _SUPERVISOR),
     "status": Entry("server:status", "Show the running supervisor at a glance.", _SUPERVISOR),
     "drain": Entry("server:drain", "Stop admission and refuse resumes, without ending the supervisor.", _SUPERVISOR),
     "reload": Entry("server:reload", "Read settings and definitions again now.", _SUPERVISOR),
+    "systemd": Entry("app:systemd", "Run the supervisor as a service of systemd.", _SUPERVISOR),
     "store": Entry("app:store", "Look after the store itself.", _MORE),
+    "rpc": Entry("app:rpc", "Talk to a store as programs do: JSON-RPC 2.0.", _MORE),
+    "config": Entry("app:config", "Look at the settings.", _MORE),
     "doctor": Entry("doctor:doctor", "Examine what wfctl needs: machine, place and store.", _MORE),
     "completion": Entry("app:completion", "Print a completion script for a shell.", _MORE),
     "help": Entry("help:help_", "Explain a command, an error code or a topic.", _MORE),
