@@ -13,6 +13,7 @@ _HOMES = {
     "init_store": "wfctl.rpc.door",
     "open_store": "wfctl.rpc.door",
     "Store": "wfctl.operations.store",
+    "Client": "wfctl.rpc.remote",
     "SupervisorService": "wfctl.supervisor.service",
     "next_instants": "wfctl.core.trigger",
 }
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from wfctl.operations.store import Store as Store
     from wfctl.rpc.door import init_store as init_store
     from wfctl.rpc.door import open_store as open_store
+    from wfctl.rpc.remote import Client as Client
     from wfctl.supervisor.service import SupervisorService as SupervisorService
 
 

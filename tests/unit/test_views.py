@@ -12,7 +12,7 @@ import pytest
 from wfctl.core.instants import format_instant
 from wfctl.core.model import Status
 from wfctl.operations import views
-from wfctl.operations.views import OccurrenceView, Page, ReloadView, SpanView, StatusView, View, plain
+from wfctl.operations.views import OccurrenceView, Page, ReloadView, SpanView, StatusView, View, from_json, plain
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -81,11 +81,35 @@ def test_an_enum_is_its_word() -> None:
 
 
 def test_9_status_and_reload_come_back_over_the_wire_as_they_were() -> None:
-    fields: dict[str, Any] = {field.name: None for field in dataclasses.fields(StatusView)}
-    status = StatusView(**{
-        **fields, "started_at": NOON, "next_instant": NOON, "schedules": {"active": 1}, "blocked": ({"id": "x"},),
-        "waiting": (), "problems": ({"kind": "disk"},),
-    })  # fmt: skip
-    assert views.status_from_json(json.loads(json.dumps(status.to_json()))) == status
+    words: dict[str, Any] = dict.fromkeys(("state", "host", "version", "store"), "x")
+    status = StatusView(
+        **words, pid=1, slots_used=0, slots_total=4, next_schedule_id=None, started_at=NOON, next_instant=NOON,
+        schedules={"active": 1}, blocked=({"id": "x"},), waiting=({"id": "x", "until": NOON},), problems=({"kind": "disk"},),
+    )  # fmt: skip
+    assert from_json(StatusView, json.loads(json.dumps(status.to_json()))) == status
     reload = ReloadView(changed=1, blocked=2, problems=({"message": "x"},))
-    assert views.reload_from_json(json.loads(json.dumps(reload.to_json()))) == reload
+    assert from_json(ReloadView, json.loads(json.dumps(reload.to_json()))) == reload
+
+
+def test_9_pages_and_views_within_views_come_back_over_the_wire_as_they_were() -> None:
+    span = SpanView(first=NOON, last=NOON, count=None)
+    page = Page((occurrence(span=span), occurrence()), "more", "wfctl/occurrences.v1")
+    assert from_json(Page[OccurrenceView], json.loads(json.dumps(page.to_json()))) == page
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        pytest.param({"schedule_id": None}, "result.schedule_id cannot be NoneType", id="null where something must be"),
+        pytest.param({"revision": True}, "result.revision cannot be bool", id="true is no number"),
+        pytest.param({"instant": "noon"}, "'noon' is not an instant", id="no instant"),
+        pytest.param({"span": {"first": "2027-03-01T12:00:00Z"}}, "result.span.last cannot be NoneType", id="a key is missing"),
+    ],
+)
+def test_9_what_is_no_such_view_is_refused(change: dict[str, Any], where: str) -> None:
+    with pytest.raises(ValueError, match=where):
+        from_json(OccurrenceView, {**occurrence().to_json(), **change})
+
+
+def test_8_7_keys_of_a_newer_version_are_passed_over() -> None:
+    assert from_json(OccurrenceView, {**occurrence().to_json(), "colour": "red"}) == occurrence()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from wfctl.operations.views import (
     AuditView,
     CheckView,
     DeploymentView,
+    ExplanationView,
     GcView,
     InfoView,
     OccurrenceView,
@@ -43,10 +44,12 @@ from wfctl.store.place import make_store, open_place
 
 if TYPE_CHECKING:
     from wfctl.operations.runs import LocalDriver
+    from wfctl.operations.watching import Watch
 
 SCHEDULES, DEPLOYMENTS, REVISIONS = "wfctl/schedules.v1", "wfctl/deployments.v1", "wfctl/revisions.v1"
 STATES = ("active", "paused", "finished", "blocked", "deleted")
 Result = TypeVar("Result")
+LONGEST_WORDS = 4096  #: characters of a reason, which is kept for good
 
 
 class Door(Protocol):
@@ -64,8 +67,8 @@ class Door(Protocol):
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """Have it end a run."""
 
-    def status(self) -> StatusView:
-        """Return how it is."""
+    def status(self, patience_s: float | None = None) -> StatusView:
+        """Return how it is; with `patience_s` raise TimedOut when it does not say so within that time."""
 
     def reload(self) -> ReloadView:
         """Have it read settings and definitions again."""
@@ -92,7 +95,7 @@ class NoDoor:
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         raise NoSupervisor("no supervisor runs on this store; start one with `wfctl supervise`")
 
-    def status(self) -> StatusView:
+    def status(self, patience_s: float | None = None) -> StatusView:
         raise NoSupervisor("no supervisor runs on this store; start one with `wfctl supervise`")
 
     def reload(self) -> ReloadView:
@@ -176,7 +179,7 @@ class Store:
                 fields,
                 paused=_flag(paused, "paused"),
                 reason=_words(reason, "reason"),
-                dry_run=dry_run,
+                dry_run=_flag(dry_run, "dry_run"),
             )
         )
 
@@ -196,7 +199,7 @@ class Store:
         cursor: str | None = None,
     ) -> Page[ScheduleView]:
         """Return schedules by id: all of them, or pages of `limit`; `status` chooses by state. Raise InvalidArgument."""
-        states = listing.as_names(status)
+        states = listing.as_choice(status, "status")
         for state in states or ():
             if state not in STATES:
                 raise InvalidArgument(f"unknown state {state!r}{suggestion(state, STATES)}", {"argument": "status"})
@@ -215,6 +218,7 @@ class Store:
 
     def update_schedule(
         self,
+        /,
         *,
         schedule_id: str,
         expected_revision: int,
@@ -228,7 +232,12 @@ class Store:
         """
         return self._change_schedule(
             lambda: schedules.update(
-                self.context, _word(schedule_id, "schedule_id"), expected_revision, fields, _names(unset), dry_run=dry_run
+                self.context,
+                _word(schedule_id, "schedule_id"),
+                expected_revision,
+                fields,
+                _names(unset),
+                dry_run=_flag(dry_run, "dry_run"),
             )
         )
 
@@ -236,17 +245,24 @@ class Store:
         """Stop admission; active runs go on. Idempotent (5.11). Raise NotFound, Deleted."""
         return self._change_schedule(
             lambda: schedules.pause(
-                self.context, _word(schedule_id, "schedule_id"), reason=_words(reason, "reason"), dry_run=dry_run
+                self.context,
+                _word(schedule_id, "schedule_id"),
+                reason=_words(reason, "reason"),
+                dry_run=_flag(dry_run, "dry_run"),
             )
         )
 
     def resume_schedule(self, *, schedule_id: str, dry_run: bool = False) -> ScheduleView:
         """Admit again from now on; paused time is never replayed. Idempotent (5.11). Raise NotFound, Deleted."""
-        return self._change_schedule(lambda: schedules.resume(self.context, _word(schedule_id, "schedule_id"), dry_run=dry_run))
+        return self._change_schedule(
+            lambda: schedules.resume(self.context, _word(schedule_id, "schedule_id"), dry_run=_flag(dry_run, "dry_run"))
+        )
 
     def delete_schedule(self, *, schedule_id: str, dry_run: bool = False) -> ScheduleView:
         """Retire a schedule and its id; history and runs stay. Idempotent (5.12). Raise NotFound."""
-        return self._change_schedule(lambda: schedules.delete(self.context, _word(schedule_id, "schedule_id"), dry_run=dry_run))
+        return self._change_schedule(
+            lambda: schedules.delete(self.context, _word(schedule_id, "schedule_id"), dry_run=_flag(dry_run, "dry_run"))
+        )
 
     def _change_schedule(self, change: Callable[[], int]) -> ScheduleView:
         with self._lock:
@@ -298,6 +314,16 @@ class Store:
         """Return what became of one instant. Raise NotFound, InvalidArgument."""
         with self._lock:
             return listing.get_occurrence(self.context, schedule_id=_word(schedule_id, "schedule_id"), instant=instant)
+
+    def explain_occurrence(self, *, schedule_id: str, instant: datetime | str) -> ExplanationView:
+        """Say what became of any instant, past or to come, and why; what another policy would have done (5.10).
+
+        Raise NotFound for what the schedule's triggers never named, with the instants beside it; InvalidArgument.
+        """
+        from wfctl.operations.explain import ask, explain
+
+        with self._lock:
+            return explain(self.context, _word(schedule_id, "schedule_id"), instant, supervisor=ask(self.door.status))
 
     def audit_schedule(self, *, schedule_id: str, since: datetime | str | None = None) -> AuditView:
         """Recount the instants of a schedule up to what is consumed, and check that each is accounted for once (5.15).
@@ -351,7 +377,9 @@ class Store:
             "retry_delay": retry_delay,
             "timeout": timeout,
         }
-        return self._change_deployment(lambda: deployments.create(self.context, deployment_id, fields, dry_run=dry_run))
+        return self._change_deployment(
+            lambda: deployments.create(self.context, deployment_id, fields, dry_run=_flag(dry_run, "dry_run"))
+        )
 
     def get_deployment(self, *, deployment_id: str) -> DeploymentView:
         """Return a deployment, deleted or not. Raise NotFound."""
@@ -379,6 +407,7 @@ class Store:
 
     def update_deployment(
         self,
+        /,
         *,
         deployment_id: str,
         expected_revision: int,
@@ -392,14 +421,19 @@ class Store:
         """
         return self._change_deployment(
             lambda: deployments.update(
-                self.context, _word(deployment_id, "deployment_id"), expected_revision, fields, _names(unset), dry_run=dry_run
+                self.context,
+                _word(deployment_id, "deployment_id"),
+                expected_revision,
+                fields,
+                _names(unset),
+                dry_run=_flag(dry_run, "dry_run"),
             )
         )
 
     def delete_deployment(self, *, deployment_id: str, dry_run: bool = False) -> DeploymentView:
         """Retire a deployment and its id. Idempotent. Raise NotFound, InUse while a schedule names it (3.5)."""
         return self._change_deployment(
-            lambda: deployments.delete(self.context, _word(deployment_id, "deployment_id"), dry_run=dry_run)
+            lambda: deployments.delete(self.context, _word(deployment_id, "deployment_id"), dry_run=_flag(dry_run, "dry_run"))
         )
 
     def _change_deployment(self, change: Callable[[], int]) -> DeploymentView:
@@ -616,6 +650,26 @@ class Store:
         """
         return self.door.drain(_flag(undo, "undo"))
 
+    def watch(
+        self,
+        *,
+        schedule_id: str | Sequence[str] | None = None,
+        run_id: str | Sequence[str] | None = None,
+        status: str | Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> Watch:
+        """Watch what changes from now on, with a supervisor or without: occurrences, runs and schedules.
+
+        Given names choose: what is of these schedules, of these runs, comes to these statuses or states. An iterator and a
+        context manager; see `Watch` for how to look and watch without missing anything. It ends after `timeout` seconds.
+        Raise InvalidArgument, NotFound.
+        """
+        from wfctl.operations.watching import LedgerWatch
+
+        return LedgerWatch(
+            self.context, self._lock, timeout=timeout, schedule_id=schedule_id, run_id=run_id, status=status
+        )
+
 
 # Opening ------------------------------------------------------------------------------------------------------------------
 
@@ -660,6 +714,8 @@ def _word(value: Any, name: str) -> str:
 def _words(value: Any, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidArgument(f"{name} must be text, not {type(value).__name__}", {"argument": name})
+    if value is not None and len(value) > LONGEST_WORDS:
+        raise InvalidArgument(f"{name} is {len(value)} characters long; at most {LONGEST_WORDS} are taken", {"argument": name})
     return value
 
 
@@ -672,7 +728,7 @@ def _flag(value: Any, name: str) -> bool:
 def _names(value: Any) -> Sequence[str]:
     if value is None:
         return ()
-    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+    if isinstance(value, (str, bytes)) or not isinstance(value, Collection) or not all(isinstance(name, str) for name in value):
         raise InvalidArgument("unset must be a list of field names", {"argument": "unset"})
     return list(value)
 
@@ -697,7 +753,7 @@ def _page_by_id(found: Sequence[Any], view: Callable[[Any], Any], is_wanted: Cal
     if limit is None and cursor is None:
         return Page(tuple(each for row in found if is_wanted(each := view(row))), None, name)
     size = check_limit(20 if limit is None else limit)
-    after = "" if cursor is None else read_cursor(scope, cursor)["after"]
+    after = "" if cursor is None else str(read_cursor(scope, cursor)["after"])
     items: list[Any] = []
     for row in found:
         if row.id > after and is_wanted(each := view(row)):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from wfctl.core.instants import format_instant, parse_instant
 
@@ -13,7 +15,7 @@ from wfctl.core.instants import format_instant, parse_instant
 def plain(value: Any) -> Any:
     """Given what a view holds, return the same as JSON can say it: instants as text, tuples as lists, views as objects."""
     if isinstance(value, View):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+        return {key_of(field.name): plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
     if isinstance(value, datetime):
         return format_instant(value)
     if isinstance(value, Mapping):
@@ -23,6 +25,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, str):
         return str(value)  # an enum's member is its word
     return value
+
+
+def key_of(name: str) -> str:
+    """Return the JSON key of a field: where the key is a word of Python the field's name ends with an underscore."""
+    return name.removesuffix("_")
 
 
 class View:
@@ -171,6 +178,48 @@ class RevisionView(View):
     definition: Mapping[str, Any]
 
 
+class Waiting(TypedDict):
+    """A schedule that waits for the clock, and until when."""
+
+    id: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransitionView(View):
+    """Something that changed: an occurrence was held or recorded, a run went on or ended, a schedule was changed.
+
+    An admission is told once, as that of its occurrence, with the id of the run; from then on the run's changes are told.
+    """
+
+    schema: ClassVar[str] = "wfctl/transition.v1"
+
+    kind: str  #: occurrence, run or schedule
+    schedule_id: str | None  #: null: a run started by hand
+    instant: datetime | None
+    run_id: str | None
+    from_: str | None  #: null: it was not there before
+    to: str | None  #: null: what was held was withdrawn by a clock event
+    reason: Mapping[str, Any] | None
+    at: datetime  #: when it was recorded, as far as that is known
+    revision: int | None  #: of the schedule
+    attempt: int | None  #: of the run
+    lateness_s: float | None
+    span: SpanView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchView(View):
+    """What is told from now on over the connection that asked; null: whatever it is about."""
+
+    schema: ClassVar[str] = "wfctl/watch.v1"
+
+    schedule_id: tuple[str, ...] | None
+    run_id: tuple[str, ...] | None
+    status: tuple[str, ...] | None
+    since: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusView(View):
     """The supervisor and its store at a glance."""
@@ -189,7 +238,7 @@ class StatusView(View):
     next_instant: datetime | None
     schedules: Mapping[str, int]  #: how many in each state
     blocked: tuple[Mapping[str, Any], ...]
-    waiting: tuple[Mapping[str, Any], ...]  #: schedules that wait for the clock (contract 5.14)
+    waiting: tuple[Waiting, ...]  #: schedules that wait for the clock (contract 5.14)
     problems: tuple[Mapping[str, Any], ...]  #: what else the operator should know, such as files that are ignored
 
 
@@ -353,20 +402,150 @@ class AuditView(View):
     problems_left_out: int
 
 
-def status_from_json(plain: Mapping[str, Any]) -> StatusView:
-    """Given the JSON of a status, return the view."""
-    named = {field.name: plain[field.name] for field in fields(StatusView)}
-    for name in ("started_at", "next_instant"):
-        named[name] = None if named[name] is None else parse_instant(named[name])
-    for name in ("blocked", "problems"):
-        named[name] = tuple(named[name])
-    named["waiting"] = tuple({**each, "until": parse_instant(each["until"])} for each in named["waiting"])
-    return StatusView(**named)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedView(View):
+    """A line of a crontab that became a schedule and its deployment."""
+
+    line: int
+    text: str
+    schedule_id: str
+    deployment_id: str
+    trigger: Mapping[str, Any]
+    command: str
+    is_new: bool  #: false: the same was there already
+    warnings: tuple[Mapping[str, str], ...]
 
 
-def reload_from_json(plain: Mapping[str, Any]) -> ReloadView:
-    """Given the JSON of a reload, return the view."""
-    return ReloadView(changed=plain["changed"], blocked=plain["blocked"], problems=tuple(plain["problems"]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutView(View):
+    """A line of a crontab, or a part of its meaning, that is not kept, and what to do instead."""
+
+    line: int
+    text: str
+    why: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportView(View):
+    """What became of a crontab."""
+
+    schema: ClassVar[str] = "wfctl/import.v1"
+
+    source: str
+    lines: tuple[ImportedView, ...]
+    left_out: tuple[LeftOutView, ...]
+    is_dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationLineView(View):
+    """One thing that happened, or holds: when, in words, as data, and where it is known from."""
+
+    at: datetime | None  #: null: it has no time, and stands where it belongs
+    code: str
+    text: str
+    source: str | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternativeView(View):
+    """What would have become of an instant, had another policy been set just before it."""
+
+    policy: Mapping[str, Any]  #: the fields that differ, as in a definition; `max_concurrent_runs` is the setting
+    outcome: str  #: `admitted`, another status, or `pending` where it would wait still
+    at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationView(View):
+    """What became of an instant, past or to come, and why (contract 5.10)."""
+
+    schema: ClassVar[str] = "wfctl/explanation.v1"
+
+    schedule_id: str
+    instant: datetime
+    is_instant: bool | None  #: whether the calendar names it; null: that cannot be worked out here
+    situation: str  #: recorded, pending, coming, due, paused, before, edited, deleted, let-go, unaccounted or blocked
+    status: str | None  #: of what is recorded, or held
+    will_run: bool | None  #: whether it ran or will; null: it is not decided, or nobody knows
+    verdict: str
+    revision: int | None
+    trigger: str | None
+    timezone: str | None
+    croniter: str | None  #: by which that revision was saved, as `tz_database`
+    tz_database: str | None
+    run_id: str | None
+    lateness_s: float | None
+    reason: Mapping[str, Any] | None
+    lines: tuple[ExplanationLineView, ...]
+    alternatives: tuple[AlternativeView, ...]  #: those under which it runs first
+    commands: tuple[str, ...]  #: where to look next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedView(View):
+    """What would become of one schedule's instants."""
+
+    schedule_id: str
+    fires: int
+    admitted: int
+    skipped: Mapping[str, int]  #: by `status: reason`
+    coalesced: int
+    held: bool  #: an instant is still held at the end
+    longest_wait_s: float  #: from the instant to its start
+    peak_runs: int
+    duration_s: float  #: that its runs were played with
+    duration_from: str  #: history, given or assumed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationView(View):
+    """What would happen from now on, decided as the supervisor decides."""
+
+    schema: ClassVar[str] = "wfctl/simulation.v1"
+
+    since: datetime
+    until: datetime
+    slots: int
+    peak_slots: int
+    seed: int
+    schedules: tuple[SimulatedView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBucketView(View):
+    """A piece of time: slots wanted on average, and at most."""
+
+    begins: datetime
+    mean: float
+    peak: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakView(View):
+    """The moment at which the most slots are wanted, and by which schedules, the longest run first."""
+
+    at: datetime
+    used: int
+    schedules: tuple[Mapping[str, Any], ...]  #: schedule_id, duration_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadView(View):
+    """How many execution slots the coming days want."""
+
+    schema: ClassVar[str] = "wfctl/load.v1"
+
+    since: datetime
+    until: datetime
+    slots: int
+    bucket_s: float
+    buckets: tuple[LoadBucketView, ...]
+    peak: PeakView | None
+    assumed: tuple[str, ...]  #: schedules of whose runs none is over yet
 
 
 Item = TypeVar("Item", bound=View)
@@ -389,3 +568,61 @@ class Page(View, Generic[Item]):
     def to_json(self) -> dict[str, Any]:
         """Return `schema`, `items` and `next_cursor`."""
         return {"schema": self.list_schema, "items": [plain(item) for item in self.items], "next_cursor": self.next_cursor}
+
+
+# Back from JSON -----------------------------------------------------------------------------------------------------------
+
+
+def from_json(kind: Any, given: Any) -> Any:
+    """Given a type that an operation returns, and its JSON, return the value: what `to_json` of the same gave.
+
+    Keys of a newer version are passed over. Raise ValueError, naming the place, where something that must be there is not.
+    """
+    return _read(kind, given, "result")
+
+
+def _read(kind: Any, given: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if kind is Any or isinstance(kind, TypeVar):
+        return given
+    if origin in (Union, UnionType):
+        return None if given is None else _read(next(each for each in get_args(kind) if each is not NoneType), given, where)
+    if origin is Page:
+        _require(given, Mapping, where)
+        item = get_args(kind)[0]
+        found = _require(given.get("items"), list, f"{where}.items")
+        items = tuple(_read(item, each, f"{where}.items[{number}]") for number, each in enumerate(found))
+        return Page(items, given.get("next_cursor"), str(given.get("schema")))
+    if origin is tuple:
+        _require(given, list, where)
+        return tuple(_read(get_args(kind)[0], item, f"{where}[{number}]") for number, item in enumerate(given))
+    if isinstance(origin, type):
+        return _require(given, Mapping, where)
+    if issubclass(kind, View) or is_typeddict(kind):
+        return _read_fields(kind, given, where)
+    if kind is datetime:
+        return parse_instant(_require(given, str, where))
+    return _require(given, (int, float) if kind is float else kind, where)
+
+
+def _read_fields(kind: Any, given: Any, where: str) -> Any:
+    _require(given, Mapping, where)
+    optional = {field.name for field in fields(kind) if field.default is not MISSING} if issubclass(kind, View) else set()
+    named = {
+        name: _read(hint, given.get(key_of(name)), f"{where}.{key_of(name)}")
+        for name, hint in hints_of(kind).items()
+        if key_of(name) in given or name not in optional
+    }
+    return kind(**named)
+
+
+def _require(given: Any, kind: Any, where: str) -> Any:
+    if not isinstance(given, kind) or (isinstance(given, bool) and kind is not bool):
+        raise ValueError(f"{where} cannot be {type(given).__name__}")
+    return given
+
+
+@cache
+def hints_of(kind: Any) -> Mapping[str, Any]:
+    """Return the types of a view's fields by name."""
+    return {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not ClassVar}

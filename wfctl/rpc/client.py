@@ -25,8 +25,15 @@ _POKE_CONNECT_S, _POKE_SEND_S = 0.1, 0.05  # together less than the 0.2 s that a
 _LAST_WORDS_S = 0.5  # for the reason why a server hung up
 
 
+class StreamEnded(ConnectionError):
+    """The other side is gone; its message says what is known of why."""
+
+
 class Stream(Protocol):
-    """Bytes to and from a server. What waits does so for `timeout` seconds at most, then raises TimeoutError."""
+    """Bytes to and from a server. What waits does so for `timeout` seconds at most, then raises TimeoutError.
+
+    That the other side is gone is an OSError, or no bytes; a `StreamEnded` tells why.
+    """
 
     def send(self, data: bytes, timeout: float) -> None:
         """Send all of `data`."""
@@ -106,7 +113,7 @@ class RpcClient:
             response = self._exchange(frame, deadline)
         except _Lost as lost:
             if not (lost.is_unread or _is_read(method)):
-                raise _lost_for_good(method) from lost.__cause__
+                raise _lost_for_good(method, lost.__cause__) from lost.__cause__
             response = self._exchange_again(method, frame, deadline)
         except TimeoutError as error:
             raise _timed_out(method, self.timeout) from error
@@ -125,7 +132,28 @@ class RpcClient:
             raise _timed_out(method, self.timeout) from error
         except OSError as error:
             self.close()
-            raise _lost_for_good(method) from error
+            raise _lost_for_good(method, error) from error
+
+    def told(self, timeout: float) -> Response | None:
+        """Return the next notification of the server, such as one that a `watch` was asked for; None without one in time.
+
+        Units: `timeout` in seconds. Raise what the server gives as its reason for hanging up; IoError when the connection is
+        lost without one. What was told meanwhile is then missed: nothing connects again by itself.
+        """
+        deadline = time.monotonic() + timeout
+        try:
+            while True:
+                response = self._next_message(deadline)
+                if response.method is not None:
+                    return response
+                if response.error is not None:
+                    self.close()
+                    raise response.error
+        except TimeoutError:
+            return None  # half a frame is kept for the next time
+        except _Lost as lost:
+            self.close()
+            raise _lost_while_told(lost.__cause__) from lost.__cause__
 
     def close(self) -> None:
         """Disconnect. The next call connects again."""
@@ -144,7 +172,7 @@ class RpcClient:
         try:
             return self._exchange(frame, deadline)
         except _Lost as lost:
-            raise _lost_for_good(method) from lost.__cause__
+            raise _lost_for_good(method, lost.__cause__) from lost.__cause__
         except TimeoutError as error:
             raise _timed_out(method, self.timeout) from error
 
@@ -195,7 +223,8 @@ class RpcClient:
             raise ApiVersion(f"the other side sent a malformed frame: {error.message}") from error
 
     def _receive(self, deadline: float) -> bytes:
-        assert self._stream is not None
+        if self._stream is None:
+            raise _Lost(is_unread=True)
         try:
             data = self._stream.receive(_left(deadline))
         except TimeoutError:
@@ -246,12 +275,18 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _lost_for_good(method: str) -> IoError:
-    why = f"the connection was lost before {shown(method)} was answered"
+def _lost_for_good(method: str, cause: BaseException | None) -> IoError:
+    said = f" ({cause})" if isinstance(cause, StreamEnded) else ""
+    why = f"the connection was lost before {shown(method)} was answered{said}"
     if _is_read(method):
         return IoError(why, {"method": shown(method)})
     why = f"{why}: whether it was done is unknown, so look before asking again"
     return IoError(why, {"method": shown(method), "outcome": "unknown"})
+
+
+def _lost_while_told(cause: BaseException | None) -> IoError:
+    said = f" ({cause})" if isinstance(cause, StreamEnded) else ""
+    return IoError(f"the connection was lost{said}: what changed since is not told, so look, and watch again", {})
 
 
 def _timed_out(method: str, timeout: float) -> TimedOut:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wfctl.operations import store as operations
 from wfctl.operations.store import Store
-from wfctl.operations.views import ReloadView, StatusView, reload_from_json, status_from_json
-from wfctl.rpc.client import RpcClient, poke
+from wfctl.operations.views import ReloadView, StatusView
+from wfctl.rpc.client import TIMEOUT_S, RpcClient, poke
+from wfctl.rpc.results import read_result
+
+Result = TypeVar("Result", ReloadView, StatusView)
 
 
 class ControlDoor:
@@ -32,20 +35,27 @@ class ControlDoor:
 
     def drain(self, undo: bool) -> StatusView:
         """Have it stop admission, or open it again. Raise NoSupervisor."""
-        return status_from_json(self._call("workflow.server.drain", undo=undo))
+        return self._view(StatusView, "workflow.server.drain", undo=undo)
 
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """Have the supervisor end a run. Raise NoSupervisor, and what the cancel raises."""
         grace = None if grace_s is None else f"{round(grace_s * 1000)}ms"
         self._call("workflow.runs.cancel", run_id=run_id, reason=reason, grace=grace)
 
-    def status(self) -> StatusView:
-        """Return how the supervisor is. Raise NoSupervisor."""
-        return status_from_json(self._call("workflow.server.status"))
+    def status(self, patience_s: float | None = None) -> StatusView:
+        """Return how the supervisor is. Raise NoSupervisor, TimedOut."""
+        method = "workflow.server.status"
+        with RpcClient(self._root, timeout=TIMEOUT_S if patience_s is None else patience_s) as client:
+            found: StatusView = read_result(StatusView, method, client.call(method))
+        return found
 
     def reload(self) -> ReloadView:
         """Have it read settings and definitions again. Raise NoSupervisor."""
-        return reload_from_json(self._call("workflow.server.reload"))
+        return self._view(ReloadView, "workflow.server.reload")
+
+    def _view(self, kind: type[Result], method: str, **params: Any) -> Result:
+        found: Result = read_result(kind, method, self._call(method, **params))
+        return found
 
     def _call(self, method: str, **params: Any) -> Any:
         with RpcClient(self._root) as client:

@@ -20,6 +20,7 @@ class Method:
     name: str
     operation: str
     kind: Kind
+    local: tuple[str, ...] = ()  #: arguments that only the Python API takes: they say what becomes of the calling process
 
 
 METHODS: tuple[Method, ...] = (
@@ -40,15 +41,15 @@ METHODS: tuple[Method, ...] = (
     Method("workflow.deployments.list", "list_deployments", "read"),
     Method("workflow.deployments.update", "update_deployment", "write"),
     Method("workflow.deployments.delete", "delete_deployment", "write"),
-    Method("workflow.runs.start", "start_run", "write"),
-    Method("workflow.runs.resume", "resume_run", "write"),
+    Method("workflow.runs.start", "start_run", "write", local=("detach",)),
+    Method("workflow.runs.resume", "resume_run", "write", local=("detach",)),
     Method("workflow.runs.cancel", "cancel_run", "write"),
     Method("workflow.runs.inspect", "inspect_run", "read"),
     Method("workflow.runs.list", "list_runs", "read"),
     Method("workflow.server.status", "server_status", "read"),
     Method("workflow.server.reload", "reload", "write"),
     Method("workflow.server.drain", "drain", "write"),
-    Method("workflow.server.watch", "watch", "read"),
+    Method("workflow.server.watch", "watch", "read", local=("timeout",)),
     Method("workflow.server.poke", "poke", "notification"),
 )
 BY_NAME: dict[str, Method] = {method.name: method for method in METHODS}
@@ -64,8 +65,8 @@ def dispatch(target: object, method: str, params: Mapping[str, Any]) -> Any:
     known = BY_NAME.get(method)
     operation = getattr(target, known.operation, None) if known else None
     if known is None or operation is None:
-        raise _not_found(method, known)
-    check_params(operation, known.name, params)
+        raise method_not_found(method, known)
+    check_params(operation, known, params)
     return as_json(operation(**params))
 
 
@@ -76,16 +77,22 @@ def as_json(result: Any) -> Any:
     return result.to_json() if hasattr(result, "to_json") else result
 
 
-def check_params(operation: Callable[..., Any], name: str, params: Mapping[str, Any]) -> None:
+def named_params(operation: Callable[..., Any], method: Method) -> list[Parameter]:
+    """Return the parameters that a method takes by name: those of its operation, less what only the Python API takes."""
+    takes = [item for item in signature(operation).parameters.values() if item.name not in ("self", *method.local)]
+    return [item for item in takes if item.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+
+
+def check_params(operation: Callable[..., Any], method: Method, params: Mapping[str, Any]) -> None:
     """Check the names of `params` against what `operation` takes. Raise InvalidArgument naming all that do not fit."""
+    named = named_params(operation, method)
     takes = signature(operation).parameters.values()
-    named = [item for item in takes if item.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
     takes_any = any(item.kind is Parameter.VAR_KEYWORD for item in takes)  # the operation itself refuses unknown names
     names = [item.name for item in named]
     unknown = [] if takes_any else [given for given in params if given not in names]
     missing = [item.name for item in named if item.default is Parameter.empty and item.name not in params]
     if unknown or missing:
-        raise _wrong_params(name, names, unknown, missing)
+        raise _wrong_params(method.name, names, unknown, missing)
 
 
 def _wrong_params(method: str, names: list[str], unknown: list[str], missing: list[str]) -> InvalidArgument:
@@ -98,7 +105,8 @@ def _wrong_params(method: str, names: list[str], unknown: list[str], missing: li
     return InvalidArgument(f"{method}: {'; '.join(says)}", data)
 
 
-def _not_found(method: str, known: Method | None) -> MethodNotFound:
+def method_not_found(method: str, known: Method | None = None) -> MethodNotFound:
+    """Return the error for a name that is no method, or, where the table knows it, is not offered here."""
     close = None if known else _closest(method, list(BY_NAME))
     why = "is not offered here" if known else "is no method of this version"
     return MethodNotFound(f"`{shown(method)}` {why}{_did_you_mean(close)}", {"method": shown(method), "suggestion": close})

@@ -12,13 +12,25 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from wfctl.errors import Internal, IoError, Saturated, WfctlError
-from wfctl.rpc.framing import MAX_FRAME, MalformedFrame, Splitter, decode_frame, encode_frame
-from wfctl.rpc.messages import InvalidRequest, Request, failure, id_of, notification, parse_batch, parse_request, shown, success
+from wfctl.rpc.framing import MAX_FRAME, MAX_VALUES, MalformedFrame, Splitter, decode_frame, encode_frame
+from wfctl.rpc.messages import (
+    InvalidRequest,
+    Request,
+    RequestId,
+    failure,
+    id_of,
+    notification,
+    parse_batch,
+    parse_request,
+    shown,
+    success,
+)
 from wfctl.rpc.methods import as_json
 from wfctl.rpc.unix import Peer
 
 MAX_OUTPUT = 4 * MAX_FRAME  #: bytes waiting for a slow reader; more ends its connection
 MAX_OUTSTANDING = 64  #: requests of one peer that wait for a deferred answer
+LARGE_FRAME = 16 << 10  #: bytes of a frame that is read aside, where that is offered: a whole MiB can take 200 ms
 _SHORT = 4096  # an error that stands for an answer without room: a message of 200 characters and an id of 256, escaped
 
 _log = logging.getLogger(__name__)
@@ -33,10 +45,43 @@ class Handler(Protocol):
     def __call__(self, method: str, params: Mapping[str, Any], session: Session, /) -> Any: ...
 
 
-class Deferred:
-    """An answer that comes later. Complete it once, from the thread that runs the server; nobody may be waiting any more."""
+class Encoded:
+    """A result that is written as JSON already, by whoever made it and so not by the thread that runs the server."""
 
-    def __init__(self) -> None:
+    def __init__(self, result: Any) -> None:
+        """Raise ValueError, TypeError for what is no JSON."""
+        plain = as_json(result)
+        is_page = isinstance(plain, dict) and "items" in plain
+        self._parts = _parts_of_page(plain) if is_page else [_encode_below(2, plain)]
+
+    def answer(self, request_id: RequestId) -> bytes:
+        """Return the whole answer to a request."""
+        return b"".join((b'{"jsonrpc":"2.0","id":', encode_frame(request_id), b',"result":', *self._parts, b"}"))
+
+
+def _parts_of_page(page: Mapping[str, Any]) -> list[bytes]:
+    """A page is written item by item: Python's lock is held for as long as the JSON of one thing takes."""
+    items = [_encode_below(4, item) for item in page["items"]]
+    rest = {key: value for key, value in page.items() if key != "items"}
+    return [_encode_below(2, rest)[:-1], b',"items":[' if rest else b'"items":[', b",".join(items), b"]}"]
+
+
+def _encode_below(levels: int, plain: Any) -> bytes:
+    """Write what will stand so many levels deep in a frame: a batch holds an answer, which holds the result."""
+    for _ in range(levels):
+        plain = [plain]
+    return encode_frame(plain, lenient=True)[levels:-levels]
+
+
+class Deferred:
+    """An answer that comes later. Complete it once, from the thread that runs the server; nobody may be waiting any more.
+
+    `in_turn`: its peer's next request is not looked at before, so that requests are done in the order in which they came.
+    """
+
+    def __init__(self, *, in_turn: bool = False) -> None:
+        self.in_turn = in_turn
+        self.is_wanted = True  #: its peer may still be there
         self._outcome: tuple[Any, WfctlError | None] | None = None
         self._then: Callable[[Any, WfctlError | None], None] | None = None
 
@@ -116,17 +161,27 @@ class _Single:
 class Session:
     """The state of one conversation. Whoever owns the bytes calls `receive`, `work_one`, and takes from `output`."""
 
-    def __init__(self, handler: Handler, *, peer: Peer | None = None, on_output: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        peer: Peer | None = None,
+        on_output: Callable[[], None] | None = None,
+        aside: Callable[[Callable[[], Any]], Deferred] | None = None,
+    ) -> None:
+        """`aside`: where large frames are read; it takes what is to be done and answers with what that returned or raised."""
         self.peer = peer
         self.output: deque[bytes] = deque()  #: what is to be sent; `sent` takes from it
         self.output_bytes = 0
         self.is_closing = False  #: nothing more is taken in; what is in `output` is the last
+        self.ended_by: WfctlError | None = None  #: what the peer did wrong, where that ended the conversation
         self.is_kept = False  #: set by a handler that will notify: the peer may be silent without being idle
         self._handler = handler
         self._on_output = on_output
+        self._aside = aside
         self._splitter = Splitter()
         self._batch: _Batch | None = None
-        self._outstanding = 0
+        self._awaited: set[Deferred] = set()
         self._has_ended = False
         self._is_working = False
         self._is_head_begun = False
@@ -153,8 +208,9 @@ class Session:
     @property
     def has_work(self) -> bool:
         """Whether `work_one` would do something now: a request is there and there is room for its answer."""
-        has_room = self.output_bytes + MAX_FRAME <= MAX_OUTPUT and self._outstanding < MAX_OUTSTANDING
-        return not self.is_closing and has_room and self._has_request
+        has_room = self.output_bytes + MAX_FRAME <= MAX_OUTPUT and len(self._awaited) < MAX_OUTSTANDING
+        is_its_turn = not any(deferred.in_turn for deferred in self._awaited)
+        return not self.is_closing and has_room and is_its_turn and self._has_request
 
     @property
     def is_idle(self) -> bool:
@@ -170,7 +226,7 @@ class Session:
 
     @property
     def _is_busy(self) -> bool:
-        return self._is_working or self._outstanding > 0 or self._has_request
+        return self._is_working or bool(self._awaited) or self._has_request
 
     @property
     def _has_request(self) -> bool:
@@ -196,10 +252,24 @@ class Session:
             frame = self._splitter.pop()
             if frame is None:
                 raise MalformedFrame("the last frame has no newline: it may have been cut off")
-            value = decode_frame(frame)
-        except MalformedFrame as error:
+            if self._aside is not None and len(frame) > LARGE_FRAME:
+                self._await(self._aside(lambda: decode_frame(frame, most_values=MAX_VALUES)), self._take_decoded)
+                return
+            value = decode_frame(frame, most_values=MAX_VALUES)
+        except WfctlError as error:
             self.end(error)
             return
+        self._take_value(value)
+
+    def _take_decoded(self, value: Any, error: WfctlError | None) -> None:
+        if self.is_closing:
+            return
+        if error is not None:
+            self.end(error)
+        else:
+            self._take_value(value)
+
+    def _take_value(self, value: Any) -> None:
         if isinstance(value, list):
             self._begin_batch(value)
         else:
@@ -225,17 +295,21 @@ class Session:
         def answer(result: Any, error: WfctlError | None) -> None:
             sink.add(None if request.is_notification else _answer(request, result, error, sink.room))
 
-        if isinstance(result, Deferred) and not request.is_notification:
+        if isinstance(result, Deferred):
             self._await(result, answer)
         else:
             answer(result, error)
 
     def _await(self, deferred: Deferred, answer: Callable[[Any, WfctlError | None], None]) -> None:
-        self._outstanding += 1
+        self._awaited.add(deferred)
 
         def arrived(result: Any, error: WfctlError | None) -> None:
-            self._outstanding -= 1
-            answer(result, error)
+            self._awaited.discard(deferred)
+            before, self._is_working = self._is_working, True  # what is said on the way does not end the conversation
+            try:
+                answer(result, error)
+            finally:
+                self._is_working = before
             self._announce()  # also when nothing is sent: there is room for another request
 
         deferred.when_done(arrived)
@@ -263,18 +337,32 @@ class Session:
         self._send(text)
         return not self.is_closing
 
+    def send_frames(self, frames: bytes) -> bool:
+        """Send notifications that are encoded already, each with its newline, in one piece. False as `notify` has it."""
+        if not self.is_closing:
+            if self.output_bytes + len(frames) > MAX_OUTPUT:
+                self._cut_off()
+            else:
+                self.output.append(frames)
+                self.output_bytes += len(frames)
+            self._announce()
+        return not self.is_closing
+
     def end(self, error: WfctlError | None = None) -> None:
         """Say nothing more but `error`, and take nothing more in."""
         if self.is_closing:
             return
         if error is not None:
             self._append(_encode(failure(None, error)))
+        self.ended_by = error
         self._stop()
         self._announce()
 
     def abandon(self) -> None:
         """The peer is gone: drop everything; answers still to come go nowhere."""
         self._stop()
+        for deferred in self._awaited:
+            deferred.is_wanted = False
         self.output.clear()
         self.output_bytes = 0
 
@@ -314,6 +402,7 @@ class Session:
         self.output_bytes = len(head)
         error = Saturated(f"more than {MAX_OUTPUT} bytes of answers were not read in time", {"limit": MAX_OUTPUT})
         self._append(_encode(failure(None, error)))
+        self.ended_by = error
         self._stop()
 
     def _stop(self) -> None:
@@ -325,7 +414,10 @@ class Session:
 def _answer(request: Request, result: Any, error: WfctlError | None, room: int) -> bytes:
     """Return the encoded answer, or the error that stands for one that cannot be sent."""
     try:
-        text = _encode(success(request.id, as_json(result)) if error is None else failure(request.id, error))
+        if isinstance(result, Encoded):
+            text = result.answer(request.id)
+        else:
+            text = _encode(success(request.id, as_json(result)) if error is None else failure(request.id, error))
     except (TypeError, ValueError, RecursionError):
         name = shown(request.method)
         _log.exception("the answer to %s is no JSON", name, extra={"action": "rpc_internal_error"})

@@ -1,0 +1,102 @@
+"""Examples of calls, for the OpenRPC document. A test holds them against the schemas they illustrate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DEFINITION: dict[str, Any] = {
+    "format": 1,
+    "deployment": "report.default",
+    "notes": "For the finance team",
+    "overlap": "skip",
+    "max_active_runs": None,
+    "misfire": "latest",
+    "lateness": "60s",
+    "max_run": "auto",
+    "max_steps": None,
+    "notify": None,
+    "trigger": {"kind": "cron", "expression": "30 2 * * *", "timezone": "Europe/Budapest"},
+    "input": {"region": "eu"},
+}
+_NIGHTLY: dict[str, Any] = {
+    "schema": "wfctl/schedule.v1",
+    "id": "nightly",
+    "state": "active",
+    "diagnostic": None,
+    "revision": 1,
+    "effective_from": "2026-12-01T09:00:00Z",
+    "next_instant": "2026-12-02T01:30:00Z",
+    "candidate": None,
+    "active_runs": [],
+    "definition": _DEFINITION,
+    "anchor": "2026-12-01T09:00:00Z",
+    "watermark": "2026-12-01T09:00:00Z",
+    "waits_until": None,
+    "max_run_s": 432000.0,
+    "paused_at": None,
+    "pause_reason": None,
+    "pause_actor": None,
+}
+_RUN: dict[str, Any] = {
+    "schema": "wfctl/run.v1",
+    "run_id": "run-000031",
+    "kind": "manual",
+    "schedule_id": None,
+    "instant": None,
+    "revision": None,
+    "deployment_id": "report.default",
+    "deployment_revision": 1,
+    "status": "admitted",
+    "attempt": 1,
+    "started_at": None,
+    "ended_at": None,
+    "exit_status": None,
+    "signal": None,
+    "reason": None,
+    "max_run_s": None,
+    "overdue": False,
+    "input": {"region": "eu"},
+    "output": None,
+    "checkpoint": None,
+    "interrupt": None,
+    "trace": [],
+    "admitted_at": "2026-12-01T10:00:00.250000Z",
+}
+
+#: By operation: what it shows, the parameters, the result.
+EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "create_schedule": (
+        "Each night at half past two in Budapest; after downtime the newest missed night is made up for.",
+        {
+            "schedule_id": "nightly",
+            "deployment_id": "report.default",
+            "trigger": {"kind": "cron", "expression": "30 2 * * *", "timezone": "Europe/Budapest"},
+            "input": {"region": "eu"},
+            "misfire": "latest",
+            "notes": "For the finance team",
+        },
+        _NIGHTLY,
+    ),
+    "update_schedule": (
+        "Change the input and clear the notes, if nobody has changed the schedule since revision 1.",
+        {"schedule_id": "nightly", "expected_revision": 1, "input": {"region": "us"}, "unset": ["notes"]},
+        {**_NIGHTLY, "revision": 2, "definition": {**_DEFINITION, "notes": None, "input": {"region": "us"}}},
+    ),
+    "pause_schedule": (
+        "Admit nothing during a migration; active runs go on.",
+        {"schedule_id": "nightly", "reason": "database migration"},
+        {
+            **_NIGHTLY,
+            "state": "paused",
+            "next_instant": None,
+            "paused_at": "2026-12-01T10:00:00Z",
+            "pause_reason": "database migration",
+            "pause_actor": "ops",
+        },
+    ),
+    "start_run": (
+        "Start one run now, beside all schedules; it is answered before the run has ended.",
+        {"deployment_id": "report.default", "input": {"region": "eu"}},
+        _RUN,
+    ),
+}
