@@ -6,32 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from wfctl.core.duration import brief
 from wfctl.core.instants import format_instant, parse_instant
-
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def duration(seconds: float | timedelta | None) -> str:
     """Return a duration in its two largest units, such as `2h 05m`, `41s`, `12ms`; empty for None."""
     if seconds is None:
         return ""
-    total = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-    if total < 0:
-        return "-" + duration(-total)
-    if total < 1:
-        return f"{round(total * 1000)}ms" if total >= 0.0005 else "0s"
-    if total < 10:
-        return f"{total:.1f}".removesuffix(".0") + "s"
-    whole = round(total)
-    for index, (size, unit) in enumerate(_UNITS):
-        if whole >= size:
-            first, rest = divmod(whole, size)
-            if index + 1 == len(_UNITS):
-                return f"{first}{unit}"
-            below, below_unit = _UNITS[index + 1]
-            second = rest // below
-            return f"{first}{unit} {second:02d}{below_unit}" if second else f"{first}{unit}"
-    return "0s"
+    return brief(seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
 
 
 def instant(value: datetime | str | None) -> str:

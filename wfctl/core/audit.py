@@ -157,7 +157,7 @@ def audit(timeline: Timeline, *, most: int = COUNTED) -> Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class Segment:
     """From `begins` on, excluded, the instants are those of one trigger."""
 
     begins: datetime
@@ -178,12 +178,12 @@ class _Segment:
         return calendar, None
 
 
-def _segments(revisions: Sequence[Revision], events: Sequence[ClockEvent]) -> list[_Segment]:
+def segments(revisions: Sequence[Revision], events: Sequence[ClockEvent]) -> list[Segment]:
     """Play revisions and clock events in the order in which they happened; return what held in the end, by time.
 
     A clock event takes away what was recorded for later times, and goes on with the trigger that was current.
     """
-    found: list[_Segment] = []
+    found: list[Segment] = []
     coming = list(revisions)
     for event in events:
         while coming and _was_before(coming[0], event):
@@ -206,14 +206,14 @@ def _was_before(revision: Revision, event: ClockEvent) -> bool:
     return revision.recorded_at <= event.floor
 
 
-def _take_in(found: list[_Segment], revision: Revision) -> None:
+def _take_in(found: list[Segment], revision: Revision) -> None:
     last = found[-1] if found else None
     begins = revision.begins or revision.recorded_at
     if last is not None:
         begins = max(begins, last.begins)
     if last is None or last.trigger != revision.trigger:
         anchor = revision.recorded_at.replace(microsecond=0)
-        found.append(_Segment(begins, revision.revision, revision.trigger, anchor, revision.stamps))
+        found.append(Segment(begins, revision.revision, revision.trigger, anchor, revision.stamps))
     elif last.stamps != revision.stamps:
         found.append(replace(last, begins=begins, stamps=revision.stamps))
 
@@ -275,7 +275,7 @@ class _Walk:
         self._left = most
         self._events = timeline.events
         self._until = timeline.until
-        self._segments = _segments(timeline.revisions, timeline.events)
+        self._segments = segments(timeline.revisions, timeline.events)
         self._periods = _periods(timeline.revisions)
         self._points = _Stream(_points(timeline))
         self._covers = _Stream(_covers(timeline))
@@ -313,7 +313,7 @@ class _Walk:
             else:
                 self.balance.add("unexpected", row.instant, f"{_named(row)} is recorded {where}")
 
-    def _segment(self, segment: _Segment, low: datetime, high: datetime) -> None:
+    def _segment(self, segment: Segment, low: datetime, high: datetime) -> None:
         calendar, why = segment.calendar()
         if calendar is None:
             self.balance.unchecked.append(Unchecked(low, high, why or ""))
@@ -325,7 +325,7 @@ class _Walk:
                 self.balance.unchecked.append(Unchecked(at, high, str(error)))
                 calendar = None
 
-    def _stretch(self, segment: _Segment, calendar: Calendar | None, low: datetime, high: datetime) -> datetime:
+    def _stretch(self, segment: Segment, calendar: Calendar | None, low: datetime, high: datetime) -> datetime:
         """Account for what is covered, or not, from `low` on; return where to go on."""
         cover = self._covers.head
         if cover is None or cover.low > low:
@@ -357,7 +357,7 @@ class _Walk:
                 self.balance.add("overlap", cover.low + _TICK, f"{cover.words} begins {where}")
         return cover.high > at
 
-    def _within(self, segment: _Segment, calendar: Calendar | None, cover: _Cover, low: datetime, high: datetime) -> None:
+    def _within(self, segment: Segment, calendar: Calendar | None, cover: _Cover, low: datetime, high: datetime) -> None:
         """Account for a stretch that a pause or a span covers."""
         named = self._count(calendar, low, high)
         while self._points.head is not None and self._points.head.instant <= high:
@@ -385,7 +385,7 @@ class _Walk:
         if cover.high == high and not is_instant(calendar, high):
             self.balance.add("span", high, f"{cover.words} does not end with an instant of the calendar")
 
-    def _close_span(self, row: Row, cover: _Cover, segment: _Segment, calendar: Calendar | None) -> None:
+    def _close_span(self, row: Row, cover: _Cover, segment: Segment, calendar: Calendar | None) -> None:
         named = row.count if calendar is None else cover.named
         if calendar is not None and row.count is not None and cover.is_whole and named is not None and named != row.count:
             message = f"{cover.words} says that it has {row.count:,} instants, the calendar names {named:,}"
@@ -405,7 +405,7 @@ class _Walk:
 
     # -- uncovered -------------------------------------------------------------------------------------------------------
 
-    def _between(self, segment: _Segment, calendar: Calendar | None, low: datetime, high: datetime) -> None:
+    def _between(self, segment: Segment, calendar: Calendar | None, low: datetime, high: datetime) -> None:
         """Hold the instants of a stretch that nothing covers against its rows."""
         expected = _next(calendar, low, high)
         while True:
@@ -453,14 +453,14 @@ class _Walk:
         self._check(row, None)
         self.balance.kept += 1
 
-    def _record(self, row: Row, segment: _Segment) -> None:
+    def _record(self, row: Row, segment: Segment) -> None:
         self._check(row, segment)
         if row.status is None:
             self.balance.name(1)
         else:
             self.balance.count(row.status.value, 1)
 
-    def _check(self, row: Row, segment: _Segment | None) -> None:
+    def _check(self, row: Row, segment: Segment | None) -> None:
         """Check that a row is whole in itself, and of the revision whose calendar held."""
         if segment is not None and self._period_of(row.revision) != segment.period and not self._may_stay(row):
             message = (

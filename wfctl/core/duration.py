@@ -62,6 +62,27 @@ def format_duration(duration: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
+def brief(span: timedelta) -> str:
+    """Given a duration, return it as people read it, in its two largest units: `2h 05m`, `41s`, `12ms`."""
+    total = span.total_seconds()
+    if total < 0:
+        return "-" + brief(-span)
+    if total < 1:
+        return f"{round(total * 1000)}ms" if total >= 0.0005 else "0s"
+    if total < 10:
+        return f"{total:.1f}".removesuffix(".0") + "s"
+    whole = round(total)
+    sizes = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+    index = next(index for index, (size, _) in enumerate(sizes) if whole >= size)
+    size, unit = sizes[index]
+    first, rest = divmod(whole, size)
+    if index + 1 == len(sizes):
+        return f"{first}{unit}"
+    below, below_unit = sizes[index + 1]
+    second = rest // below
+    return f"{first}{unit} {second:02d}{below_unit}" if second else f"{first}{unit}"
+
+
 def _long_form(text: str) -> re.Match[str] | None:
     return re.fullmatch(_LONG_FORM, text, re.ASCII) or re.fullmatch(_ISO_FORM, text, re.ASCII)
 

@@ -30,6 +30,14 @@ def format_instant(instant: datetime) -> str:
     return text.removesuffix("+00:00") + "Z"
 
 
+def moment(instant: datetime, beside: datetime) -> str:
+    """Given an instant, return it as one reads it beside another: `06:40:00Z` on the same day of UTC, else in full."""
+    text = format_instant(instant.replace(microsecond=instant.microsecond // 1000 * 1000))
+    if len(text) > 23:
+        text = f"{text[:23]}Z"  # milliseconds are enough to read
+    return text[11:] if instant.astimezone(UTC).date() == beside.astimezone(UTC).date() else text
+
+
 def parse_instant(text: str) -> datetime:
     """Given RFC 3339 text with an offset, return the aware UTC datetime.
 

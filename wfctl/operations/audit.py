@@ -61,7 +61,7 @@ def _timeline(
     if held is not None and after is not None and held.instant <= after:
         held = None
     return Timeline(
-        revisions=list(_revisions(context, connection, state.number)),
+        revisions=list(revisions_of(context, connection, state.number)),
         events=[ClockEvent(recorded_at=each.recorded_at, floor=each.floor, revision=each.revision) for each in events],
         until=state.floor,
         after=after,
@@ -75,7 +75,8 @@ def _timeline(
     )
 
 
-def _revisions(context: Context, connection: sqlite3.Connection, number: int) -> Iterator[Revision]:
+def revisions_of(context: Context, connection: sqlite3.Connection, number: int) -> Iterator[Revision]:
+    """Give the revisions of a schedule as a timeline knows them, from the first."""
     today = stamps()
     after = 0
     while True:
