@@ -14,4 +14,4 @@ function _wfctl_completion;
     end;
 end;
 
-complete --no-files --command wfctl --arguments "(_wfctl_completion)";
+complete --keep-order --no-files --command wfctl --arguments "(_wfctl_completion)";

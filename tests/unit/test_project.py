@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from tools import generate, manpages
 from wfctl.cli.app import root as command_tree
 from wfctl.cli.base import COMMON_OPTIONS
+from wfctl.cli.help_codes import words as words_of_answers
+from wfctl.cli.help_texts import TOPICS, WARNINGS
 from wfctl.core.definition import deployment_from_plain, deployment_to_plain, schedule_from_plain, schedule_to_plain
 from wfctl.core.model import Status
 from wfctl.errors import BY_CODE
@@ -25,14 +29,7 @@ from wfctl.store.definitions import deployment_from_toml, schedule_from_toml
 
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "wfctl"
-PAGES = (
-    "wfctl.1",
-    "wfctl-supervise.8",
-    "wfctl.toml.5",
-    "wfctl-schedule.5",
-    "wfctl-deployment.5",
-    "wfctl-occurrences.7",
-)
+PAGES = sorted(path.name for path in (PROJECT / "man").glob("*.[1-8]"))
 REASONS = {  # contract 8.7
     "overlap", "capacity", "missed", "outlived", "newer", "edited", "paused", "deleted", "clock", "preflight",
     "preflight-timeout", "exit", "signal", "timeout", "deadline", "cancelled", "drained", "shutdown", "abandoned",
@@ -90,10 +87,24 @@ def test_the_licence_is_the_one_declared() -> None:
 # Manual pages -------------------------------------------------------------------------------------------------------------
 
 
+def plain(roff: str) -> str:
+    """Return roff text with its escapes for typed letters undone."""
+    return roff.replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\(dq", '"').replace(r"\&", "").replace(r"\e", "\\")
+
+
+def test_what_is_generated_equals_a_fresh_generation() -> None:
+    wanted = generate.files()
+    differs = [name for name, text in wanted.items() if not (PROJECT / name).exists() or text_of(name) != text]
+    assert differs == [], "generate them anew: python -m tools.generate"
+    assert {name.removeprefix("man/") for name in wanted if name.startswith("man/")} == set(PAGES)
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_page_exists_and_points_only_to_pages_that_exist(name: str) -> None:
-    pointed = {f"{found[0]}.{found[1]}" for found in re.findall(r"^\.Xr (wfctl\S*) (\d)", text_of(f"man/{name}"), re.MULTILINE)}
+def test_a_page_points_only_to_pages_that_exist(name: str) -> None:
+    found = re.findall(r"^\.Xr (wfctl\S*) (\d)", plain(text_of(f"man/{name}")), re.MULTILINE)
+    pointed = {f"{page_name}.{number}" for page_name, number in found}
     assert pointed <= set(PAGES)
+    assert pointed
 
 
 def test_every_exit_code_stands_under_exit_status() -> None:
@@ -101,6 +112,7 @@ def test_every_exit_code_stands_under_exit_status() -> None:
     contract = {0, 1, 2, 65, 66, 69, 70, 73, 74, 75, 76, 77, 78, 80, 81, 130, 143}  # contract 11.6
     assert contract <= listed
     assert {error.exit_status for error in BY_CODE.values()} <= listed
+    assert set(manpages.known_statuses(text_of("man/wfctl.1"))) == listed
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -115,23 +127,88 @@ def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[
             yield " ".join((*above, name)), found
 
 
-def test_every_command_is_in_the_page_and_has_help() -> None:
-    written = re.sub(r"\s+", " ", page("wfctl.1"))
-    for words, command in commands(command_tree):
-        assert re.search(rf"(\.It|,) {re.escape(words)}\b", written), f"wfctl.1 lacks {words}"
-        assert command.help, f"{words} has no help"
+COMMANDS = dict(commands(command_tree))
 
 
-def test_every_option_is_in_a_page_and_has_help() -> None:
-    written = text_of("man/wfctl.1") + text_of("man/wfctl-supervise.8")
-    names = set(re.findall(r"(?:Fl|,) (-?[A-Za-z][\w-]*)", written))
-    missing = []
-    for words, command in commands(command_tree):
-        for option in [*command.params, *COMMON_OPTIONS]:
-            if isinstance(option, click.Option) and not option.hidden:
-                assert option.help, f"{words} {option.opts[0]} has no help"
-                missing += [f"{words} {name}" for name in option.opts if name[1:] not in names]
+def page_of(words: str) -> str:
+    """Return the name of the page of a command."""
+    return f"wfctl-{words.replace(' ', '-')}.{8 if words in manpages.BY_HAND else 1}"
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_is_in_the_overview_and_has_a_page_with_every_option_and_its_ends(words: str) -> None:
+    command = COMMANDS[words]
+    assert command.help
+    assert f".It Cm {words}\n" in plain(text_of("man/wfctl.1"))
+    written = plain(text_of(f"man/{page_of(words)}"))
+    for heading in ("SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "EXAMPLES", "SEE ALSO"):
+        assert section(page_of(words), heading).strip()
+    named = set(re.findall(r"Fl (-?[A-Za-z][\w-]*)", written))
+    for param in command.params:
+        if isinstance(param, click.Option) and param not in COMMON_OPTIONS and not param.hidden:
+            assert param.help
+            assert [name for name in param.opts if name[1:] not in named] == []
+
+
+def test_the_common_options_are_in_the_overview() -> None:
+    named = set(re.findall(r"Fl (-?[A-Za-z][\w-]*)", section("wfctl.1", "COMMON OPTIONS").replace(" , -", " Fl -")))
+    missing = [name for option in COMMON_OPTIONS for name in option.opts if name[1:] not in named]
     assert missing == []
+
+
+def test_the_file_of_examples_says_nothing_of_what_is_not_there() -> None:
+    extras = tomllib.loads(text_of("man/examples.toml"))
+    assert set(extras) <= set(COMMANDS)
+    keys = {"store", "begin", "setup", "own", "more", "exit", "environment", "files", "see", "examples"}
+    assert {key for extra in extras.values() for key in extra} <= keys
+    of_examples = {key for extra in extras.values() for example in extra.get("examples", []) for key in example}
+    assert of_examples <= {"text", "line", "status", "statuses", "how"}
+
+
+def test_a_line_of_an_example_fits_a_page_of_80_columns() -> None:
+    lines = [line for page in manpages.pages() for example in page.examples() for line in example["line"].splitlines()]
+    assert [line for line in lines if len(line) > 72] == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "heading"),
+    [
+        ("exit-codes", "wfctl.1", "EXIT STATUS"),
+        ("environment", "wfctl.1", "ENVIRONMENT"),
+        ("formats", "wfctl.1", "OUTPUT"),
+        ("time", "wfctl.1", "TIMES"),
+        ("states", "wfctl-occurrences.7", "DESCRIPTION"),
+    ],
+)
+def test_what_a_topic_lists_is_in_the_page_about_it(topic: str, name: str, heading: str) -> None:
+    """Each word that begins a line of the topic stands in its section."""
+    written = plain(section(name, heading))
+    words = re.findall(r"^(?:-o )?([A-Za-z_]*[a-z_-]+|[A-Z_]+|\d+)  +", TOPICS[topic], re.MULTILINE)
+    assert [word for word in words if word not in written] == []
+
+
+def test_every_topic_is_in_the_page_of_topics() -> None:
+    written = plain(text_of("man/wfctl-topics.7"))
+    assert [topic for topic in TOPICS if f".Ss {topic}\n" not in written] == []
+
+
+def test_every_code_is_in_its_page() -> None:
+    written = plain(text_of("man/wfctl-codes.7"))
+    assert [code for code in (*BY_CODE, *WARNINGS, *words_of_answers()) if f".It Sy {code}\n" not in written] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("wfctl-schedule.5", lambda text: schedule_from_toml(text.encode())),
+        ("wfctl-deployment.5", lambda text: deployment_from_toml(text.encode())),
+        ("wfctl.toml.5", lambda text: settings_from_plain(tomllib.loads(text))),
+    ],
+)
+def test_the_example_of_a_file_is_valid(name: str, read: Callable[[str], object]) -> None:
+    found = re.search(r"^\.Bd -literal.*\n((?:(?!\.Ed).*\n)+)\.Ed", section(name, "EXAMPLES"), re.MULTILINE)
+    assert found
+    assert read(plain(found[1]))
 
 
 def test_the_pages_of_definitions_name_every_field() -> None:
@@ -166,23 +243,23 @@ def test_the_page_of_occurrences_names_every_status_and_reason() -> None:
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_mandoc_finds_nothing_in_the_pages() -> None:
-    for name in PAGES:
-        answer = subprocess.run(
-            ["mandoc", "-Tlint", "-Wwarning", str(PROJECT / "man" / name)], capture_output=True, text=True, check=False
-        )
-        assert answer.stdout + answer.stderr == ""
+    pages = [str(PROJECT / "man" / name) for name in PAGES]
+    answer = subprocess.run(["mandoc", "-Tlint", "-Wwarning", *pages], capture_output=True, text=True, check=False)
+    assert answer.stdout + answer.stderr == ""
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_warns_of_nothing_in_the_pages() -> None:
-    for name in PAGES:
-        answer = subprocess.run(
-            ["groff", "-mandoc", "-Tutf8", "-ww", "-z", str(PROJECT / "man" / name)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert answer.stderr == ""
+@pytest.mark.skipif(not (shutil.which("man") and shutil.which("groff")), reason="man-db and groff are not installed")
+@pytest.mark.parametrize("part", range(4), ids=lambda part: f"part {part + 1} of 4")  # for as many workers
+def test_man_warns_of_nothing_in_the_pages(part: int) -> None:
+    pages = [str(PROJECT / "man" / name) for name in PAGES[part::4]]
+    answer = subprocess.run(
+        ["man", "--warnings", "-E", "UTF-8", "-l", "-Z", *pages],
+        env={**os.environ, "LC_ALL": "C.UTF-8", "MANROFFOPT": "", "MANWIDTH": "80"},
+        capture_output=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr.decode()) == (0, "")
+    assert answer.stdout.count(b"wfctl") > len(pages)
 
 
 # Examples -----------------------------------------------------------------------------------------------------------------
@@ -225,7 +302,7 @@ def test_example_settings_are_valid_as_they_are_and_with_every_line_in_effect() 
 
 def test_the_unit_asks_for_a_watchdog_only_where_the_supervisor_feeds_it() -> None:
     feeds = any("WATCHDOG=1" in path.read_text("utf-8") for path in (PACKAGE / "supervisor").glob("*.py"))
-    assert ("WatchdogSec=" in text_of("config/systemd/wfctl.service")) == feeds
+    assert ("WatchdogSec=" in text_of("wfctl/systemd/wfctl.service")) == feeds
 
 
 # Rules for every file -----------------------------------------------------------------------------------------------------
@@ -261,7 +338,7 @@ def test_import_loads_nothing_heavy(module: str) -> None:
 
 
 def project_files() -> list[Path]:
-    folders = ("wfctl", "tests", "config", "man", "completions", "benchmarks", ".ci")
+    folders = ("wfctl", "tests", "tools", "config", "man", "completions", "benchmarks", ".ci")
     tops = [path for path in PROJECT.iterdir() if path.suffix in (".md", ".toml")]
     below = [path for folder in folders for path in (PROJECT / folder).rglob("*") if path.is_file()]
     return sorted(path for path in [*tops, *below] if path.suffix != ".pyc")

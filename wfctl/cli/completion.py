@@ -1,4 +1,4 @@
-"""`wfctl completion SHELL`: click's own scripts."""
+"""`wfctl completion SHELL`: click's own scripts, mended in two places."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import click
 
 from wfctl.cli import streams
 from wfctl.cli.base import Common, command
+
+#: What differs from click 8.5's own scripts.
+_CHANGES = {
+    # Autoloaded from fpath, the second completion of a session offers nothing: by then the file is a function, no longer being
+    # loaded, and only registers what it should call. So it registers that at once.
+    "zsh": [('    _wfctl_completion "$@"', '    compdef _wfctl_completion wfctl\n    _wfctl_completion "$@"')],
+    # fish sorts what it is offered unless it is told that the order says something: run ids stand newest first.
+    "fish": [("complete --no-files", "complete --keep-order --no-files")],
+}
 
 
 def script(shell: str) -> str:
@@ -18,7 +27,10 @@ def script(shell: str) -> str:
     if found is None:
         raise click.UsageError(f"there is no completion for {shell}")
     complete = found(root, {}, "wfctl", "_WFCTL_COMPLETE")
-    return complete.source_template % complete.source_vars()
+    source = complete.source_template % complete.source_vars()
+    for before, after in _CHANGES.get(shell, ()):
+        source = source.replace(before, after)
+    return source
 
 
 @command()

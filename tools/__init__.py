@@ -1,0 +1,1 @@
+"""Tools for working on wfctl. They are no part of the package."""
