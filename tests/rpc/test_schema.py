@@ -14,7 +14,7 @@ import jsonschema_rs
 import pytest
 
 from tests.support.story import World
-from wfctl.errors import ERRORS, WfctlError
+from wfctl.errors import ERRORS, Blocked, Saturated, WfctlError
 from wfctl.operations import deployments, schedules
 from wfctl.operations.store import NoDoor, Store, init_store
 from wfctl.rpc.framing import MalformedFrame
@@ -159,7 +159,38 @@ def test_examples_are_true(operation: str) -> None:
 
 def test_there_are_examples_of_the_common_changes() -> None:
     shown = {name for name, method in DESCRIBED.items() if "examples" in method}
-    assert {"create_schedule", "update_schedule", "pause_schedule", "start_run"} <= shown
+    assert {"create_schedule", "update_schedule", "pause_schedule", "start_run", "resume_run", "watch"} <= shown
+
+
+def test_9_the_example_of_a_notification_is_a_whole_frame() -> None:
+    (told,) = DESCRIBED["watch"]["x-notifications"]
+    check = validator(told["params"])
+    for frame in told["examples"]:
+        assert frame == notification(told["name"], frame["params"])
+        assert problems(check, frame["params"]) == [] and frame["params"]["schema"] == "wfctl/transition.v1"
+
+
+def test_9_what_holds_where_a_limit_is_not_given_is_said() -> None:
+    """A page is of 20 unless another limit is asked for (contract 8.1)."""
+    for method in OPERATIONS:
+        for param in named_params(getattr(Store, method.operation), method):
+            if param.name == "limit":
+                (described,) = [each for each in DESCRIBED[method.operation]["params"] if each["name"] == "limit"]
+                assert described["schema"].get("default") == param.default, method.name
+                assert param.default is not None or "all when absent" in described["description"]
+
+
+def test_9_no_field_of_an_update_says_that_a_default_comes_where_it_is_absent() -> None:
+    for operation, fields in (("update_schedule", schedules.FIELDS), ("update_deployment", deployments.FIELDS)):
+        for param in DESCRIBED[operation]["params"]:
+            is_field = param["name"] in fields or (operation, param["name"]) == ("update_schedule", "deployment_id")
+            assert param["description"].endswith("Absent or null leaves it as it is.") == is_field
+            assert "when absent" not in param["description"]
+
+
+def test_9_1_a_documented_error_promises_no_data_that_does_not_come() -> None:
+    for name, error in DOCUMENT["components"]["errors"].items():
+        assert list(error["data"]) == ["code"], name
 
 
 # What really happens ------------------------------------------------------------------------------------------------------
@@ -321,7 +352,13 @@ def test_9_1_whatever_an_operation_raises_is_as_described(teller: Teller) -> Non
     assert refused("update_schedule", schedule_id="s", expected_revision=7, notes="x") == "revision-conflict"
     assert refused("update_schedule", is_described=False, schedule_id="s", expected_revision=1, noets="x") == "invalid-argument"
     assert refused("delete_deployment", deployment_id="d") == "in-use"
-    assert refused("list_schedule_occurrences", cursor="bad") == "bad-cursor"
+    for operation in ("list_schedule_occurrences", "list_schedules", "list_deployments", "list_runs"):
+        assert refused(operation, cursor="bad") == "bad-cursor"
+    session = Session(teller.desk.answer)
+    teller.desk.answer("workflow.server.watch", {}, session)
+    with pytest.raises(WfctlError) as caught:
+        teller.desk.answer("workflow.server.watch", {}, session)
+    assert problems(errors_of("watch"), failure(1, caught.value)["error"]) == [] and caught.value.code == "wrong-state"
     assert refused("list_runs", is_described=False, limit=101) == "invalid-argument"
     assert refused("list_schedules", is_described=False, status="green") == "invalid-argument"
     assert refused("get_occurrence", schedule_id="s", instant="2027-03-01T00:00:00Z") == "not-found"
@@ -340,6 +377,13 @@ def test_9_1_whatever_an_operation_raises_is_as_described(teller: Teller) -> Non
     teller.world.stop()
     teller.world.store.door = NoDoor()
     assert refused("server_status") == "no-supervisor"
+
+
+@pytest.mark.parametrize("operation", [method.operation for method in OPERATIONS])
+def test_7_4_records_that_cannot_be_trusted_are_an_error_of_every_method(operation: str) -> None:
+    assert problems(errors_of(operation), failure(1, Blocked("row 1 of runs cannot be trusted"))["error"]) == []
+    if operation == "watch":
+        assert problems(errors_of(operation), failure(1, Saturated("too many watch"))["error"]) == []
 
 
 @pytest.mark.parametrize("kind", [*ERRORS, MalformedFrame, InvalidRequest, MethodNotFound], ids=lambda kind: kind.__name__)

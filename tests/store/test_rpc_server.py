@@ -419,8 +419,8 @@ def test_a_cut_off_peer_that_never_reads_is_closed_in_time(world: World) -> None
         pass
     world.loop.round()
     assert world.loop.server.connections == 1
-    assert world.loop.wake_in == pytest.approx(server_module.LINGER_S)
-    world.now += server_module.LINGER_S
+    assert world.loop.wake_in == pytest.approx(server_module.KEPT_LINGER_S)
+    world.now += server_module.KEPT_LINGER_S
     world.loop.round()
     assert world.loop.server.connections == 0
 

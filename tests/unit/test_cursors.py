@@ -14,7 +14,7 @@ from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
 SCOPE = {"list": "wfctl/occurrences.v1", "schedules": ["a"], "times": [None, None]}
 
 
-@given(st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text()), max_size=3))
+@given(st.dictionaries(st.text(max_size=5), st.one_of(st.integers(-(2**62), 2**62), st.text()), max_size=3))
 def test_what_was_put_in_comes_out(position: dict[str, Any]) -> None:
     cursor = make_cursor(SCOPE, position)
     assert cursor.isascii() and "=" not in cursor and "/" not in cursor and "+" not in cursor, "fit for a URL and a shell"
@@ -31,6 +31,17 @@ def test_the_order_of_a_filter_says_nothing() -> None:
 def test_a_foreign_cursor_is_refused(other: dict[str, Any]) -> None:
     with pytest.raises(BadCursor, match="another listing"):
         read_cursor(other, make_cursor(SCOPE, {"place": 3}))
+
+
+@pytest.mark.parametrize("position", [{"place": 2**64}, {"place": 1.5}, {"place": None}, {"place": []}, {"place": {"a": 1}}])
+def test_a_cursor_that_was_made_up_is_refused(position: dict[str, Any]) -> None:
+    with pytest.raises(BadCursor):
+        read_cursor(SCOPE, make_cursor(SCOPE, position))
+
+
+def test_a_cursor_that_was_made_up_lacks_what_it_lacks() -> None:
+    with pytest.raises(BadCursor):
+        _ = read_cursor(SCOPE, make_cursor(SCOPE, {}))["place"]
 
 
 @given(st.one_of(st.text(), st.binary(), st.integers(), st.none(), st.lists(st.text())))

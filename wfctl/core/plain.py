@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -11,10 +12,12 @@ from typing import Any
 
 from wfctl.core.duration import parse_duration
 from wfctl.core.model import Json
+from wfctl.core.near import did_you_mean, near
 from wfctl.errors import InvalidDefinition, Problem
 
 DEEPEST = 48  #: nesting of an input or a schema; a frame of JSON-RPC holds 64
 LARGEST_NUMBER = 2**31 - 1
+_HINTS, _HINTED = 20, 128  # unknown keys of a table that get a suggestion, which is not cheap to find; characters of such a key
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -26,12 +29,10 @@ def join_path(path: str, key: str) -> str:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean "overlap"?` or, where nothing is close, what there is to choose from."""
-    from difflib import get_close_matches
-
     words = list(known)
-    close = get_close_matches(word.lower(), words, 1, 0.6)
+    close = near(word, words)
     if close:
-        return f'; did you mean "{close[0]}"?'
+        return did_you_mean(f'"{each}"' for each in close)
     return f"; it can be {', '.join(words)}" if words else ""
 
 
@@ -52,17 +53,20 @@ class Table:
     def __init__(self, plain: Any, path: str = "", problems: list[Problem] | None = None) -> None:
         self.problems: list[Problem] = [] if problems is None else problems
         self.path = path
-        self._asked: list[str] = []
+        self._asked: dict[str, None] = {}
         self._plain: Mapping[Any, Any] = {}
         if isinstance(plain, Mapping):
             self._plain = plain
         else:
             self.problem("", f"must be a table, not {name_of(plain)}")
 
-    def problem(self, below: str, message: str) -> None:
-        """Note that something is wrong at a key path below this table; with an empty one, with the table."""
+    def problem(self, below: str, message: str, *, meant: Iterable[str] = (), is_key: bool = False) -> None:
+        """Note that something is wrong at a key path below this table; with an empty one, with the table.
+
+        `meant` is what was perhaps meant instead of the value or, with `is_key`, of the key.
+        """
         path = f"{self.path}.{below}" if self.path and below else self.path or below
-        self.problems.append(Problem(path, message))
+        self.problems.append(Problem(path, message, near=tuple(meant), is_key=is_key))
 
     def has(self, key: str) -> bool:
         """Return whether a value is given. Null is none."""
@@ -70,16 +74,20 @@ class Table:
 
     def raw(self, key: str) -> Any:
         """Return the value as it is, and count the key as known."""
-        self._asked.append(key)
+        self._asked[key] = None
         return self._plain.get(key)
 
     def close(self) -> None:
         """Note the keys that nobody asked for."""
+        unknown = 0
         for key in self._plain:
             if not isinstance(key, str):
                 self.problem("", f"has the key {key!r}; keys are text")
             elif key not in self._asked:
-                self.problem(join_path("", key), "is not a known key" + suggestion(key, self._asked))
+                unknown += 1
+                known = list(self._asked) if unknown <= _HINTS and len(key) <= _HINTED else []
+                said = "is not a known key" + suggestion(key, known)
+                self.problem(join_path("", key), said, meant=near(key, known), is_key=True)
 
     def text(self, key: str) -> str | None:
         """Return a text."""
@@ -100,7 +108,7 @@ class Table:
         value, known = self.text(key), list(words)
         if value is None or value in known:
             return value
-        self.problem(key, f'cannot be "{value}"' + suggestion(value, known))
+        self.problem(key, f'cannot be "{value}"' + suggestion(value, known), meant=near(value, known))
         return None
 
     def integer(self, key: str, least: int) -> int | None:
@@ -161,6 +169,10 @@ class Table:
         if value is None:
             return None
         before = len(self.problems)
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # what is no JSON is said below, with its place
+            if (size := len(json_bytes(value))) > largest:
+                self.problem(key, f"is {size} bytes of JSON; at most {largest} are taken")
+                return None
         copied = copy_json(value, join_path(self.path, key), self.problems)
         if len(self.problems) == before and (size := len(json_bytes(copied))) > largest:
             self.problem(key, f"is {size} bytes of JSON; at most {largest} are taken")
@@ -172,7 +184,7 @@ class Table:
         try:
             duration = parse_duration(value)
         except ValueError as error:
-            self.problem(key, str(error))
+            self.problem(key, str(error), meant=getattr(error, "near", ()))
             return None
         if more_than_zero and not duration:
             self.problem(key, "must be longer than zero")
@@ -196,7 +208,10 @@ def copy_json(value: Any, path: str, problems: list[Problem], depth: int = 1, *,
     if isinstance(value, Mapping):
         return _copy_table(value, path, problems, depth, nulls)
     if isinstance(value, (list, tuple)):
-        return [copy_json(item, f"{path}[{index}]", problems, depth + 1, nulls=nulls) for index, item in enumerate(value)]
+        return [
+            item if _is_harmless(item) else copy_json(item, f"{path}[{index}]", problems, depth + 1, nulls=nulls)
+            for index, item in enumerate(value)
+        ]
     wrong = None if value is None and nulls else _scalar_problem(value)
     if wrong:
         problems.append(Problem(path, wrong))
@@ -206,12 +221,23 @@ def copy_json(value: Any, path: str, problems: list[Problem], depth: int = 1, *,
 def _copy_table(value: Mapping[Any, Any], path: str, problems: list[Problem], depth: int, nulls: bool) -> Json:
     copied = {}
     for key, item in value.items():
+        if _is_harmless(key) and type(key) is str and _is_harmless(item):
+            copied[key] = item
+            continue
         wrong = text_problem(key) if isinstance(key, str) else "is no text"
         if wrong:
             problems.append(Problem(path, f"has the key {key!r}, which {wrong}"))
         else:
             copied[key] = copy_json(item, join_path(path, key), problems, depth + 1, nulls=nulls)
     return copied
+
+
+def _is_harmless(value: Any) -> bool:
+    """Tell quickly of most scalars that there is nothing wrong with them, so that nobody need say where they stand."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\0" not in value
+    return kind is bool or (kind is int and _is_64_bit(value))
 
 
 def _scalar_problem(value: Any) -> str | None:

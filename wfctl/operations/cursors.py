@@ -13,6 +13,7 @@ from wfctl.errors import BadCursor, InvalidArgument
 
 _VERSION = 1
 SMALLEST_PAGE, LARGEST_PAGE, PAGE = 1, 100, 20
+_LARGEST = 2**63 - 1
 
 
 def check_limit(limit: Any) -> int:
@@ -37,13 +38,22 @@ def read_cursor(scope: Mapping[str, Any], cursor: Any) -> dict[str, Any]:
         if hashlib.sha256(body).digest()[:6] != check:
             raise ValueError("damaged")
         version, fingerprint, position = json.loads(body)
-        position = dict(position)
+        position = _Position(position)
+        if not all(isinstance(each, str) or (isinstance(each, int) and abs(each) <= _LARGEST) for each in position.values()):
+            raise ValueError("no position")
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
         raise BadCursor("the cursor is damaged; start again without --cursor", {"argument": "cursor"}) from error
     if version != _VERSION or fingerprint != _fingerprint(scope):
         message = "the cursor belongs to another listing; use it with the filters it was given for, or start without --cursor"
         raise BadCursor(message, {"argument": "cursor"})
     return position
+
+
+class _Position(dict[str, Any]):
+    """Where a listing stands. A cursor can be made up: what it lacks is its fault."""
+
+    def __missing__(self, key: str) -> Any:
+        raise BadCursor("the cursor is damaged; start again without --cursor", {"argument": "cursor"})
 
 
 def _fingerprint(scope: Mapping[str, Any]) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import accumulate
 from typing import Any, ClassVar, NoReturn
 
 from wfctl.errors import InvalidArgument
 
 MAX_FRAME = 1 << 20  #: bytes of one JSON text, its newline not counted
 MAX_DEPTH = 64  #: arrays and objects within each other
+MAX_VALUES = 100_000  #: values that a request may hold: a MiB of empty objects would take 200 ms to read, and 25 MiB to hold
 MAX_DIGITS = 1000  #: of one integer; int() is quadratic, and refuses more than 4300 with an error of its own
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STEPS = bytes({ord("["): 1, ord("{"): 1}.get(byte, 255) for byte in range(256))  # read as signed: 1 opens, -1 closes
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 class MalformedFrame(InvalidArgument):
@@ -72,8 +77,13 @@ class Splitter:
             self._searched = len(self._buffer)
 
 
-def decode_frame(frame: bytes) -> Any:
-    """Given one frame, return the value it says. Raise MalformedFrame unless it is strict JSON in UTF-8."""
+def decode_frame(frame: bytes, *, most_values: int | None = None) -> Any:
+    """Given one frame, return the value it says. Raise MalformedFrame unless it is strict JSON in UTF-8.
+
+    `most_values` bounds what it may hold, roughly: commas and brackets within its strings count, too.
+    """
+    if most_values is not None and frame.count(b",") + frame.count(b"[") + frame.count(b"{") > most_values:
+        raise MalformedFrame(f"more than {most_values} values in one frame", {"limit": most_values})
     try:
         text = frame.decode("utf-8")
         value = _DECODER.decode(text)
@@ -83,7 +93,7 @@ def decode_frame(frame: bytes) -> Any:
         raise MalformedFrame(f"not JSON: {error.msg} at character {error.pos}") from error
     except RecursionError as error:
         raise _too_deep() from error
-    if is_too_deep(value, text.count("[") + text.count("{")):
+    if is_too_deep(frame):
         raise _too_deep()
     if "\\u" in text and _has_surrogate(value):
         raise MalformedFrame("a string holds half of a surrogate pair")
@@ -101,30 +111,23 @@ def encode_frame(value: Any, *, lenient: bool = False) -> bytes:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError as error:
         raise ValueError(f"nested more than {MAX_DEPTH} deep") from error
-    if is_too_deep(value, text.count("[") + text.count("{")):
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
     try:
-        return text.encode("utf-8")
+        encoded = text.encode("utf-8")
     except UnicodeEncodeError as error:
         if not lenient:
             raise ValueError("a string holds half of a surrogate pair") from error
-        return _SURROGATE.sub("\ufffd", text).encode("utf-8")
+        encoded = _SURROGATE.sub("\ufffd", text).encode("utf-8")
+    if is_too_deep(encoded):
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    return encoded
 
 
-def is_too_deep(value: Any, brackets: int) -> bool:
-    """Return whether arrays and objects are nested more than `MAX_DEPTH` deep; `brackets` is a cheap upper bound."""
-    if brackets <= MAX_DEPTH:
+def is_too_deep(text: bytes) -> bool:
+    """Given valid JSON, return whether arrays and objects are nested more than `MAX_DEPTH` deep; its time is linear."""
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
-    level = [value] if isinstance(value, (dict, list, tuple)) else []
-    for _ in range(MAX_DEPTH):
-        level = [child for item in level for child in _children(item) if isinstance(child, (dict, list, tuple))]
-        if not level:
-            return False
-    return True
-
-
-def _children(item: Any) -> Any:
-    return item.values() if isinstance(item, dict) else item
+    brackets = _STRINGS.sub(b"", text).translate(None, _NO_BRACKETS)
+    return max(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")), default=0) > MAX_DEPTH
 
 
 def _has_surrogate(value: Any) -> bool:

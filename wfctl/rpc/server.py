@@ -17,19 +17,22 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from wfctl.rpc.session import MAX_OUTPUT, Handler, Session
+from wfctl.rpc.session import MAX_OUTPUT, Deferred, Handler, Session
 from wfctl.rpc.unix import SOCKET_NAME, listen_control, peer_of
 
 MAX_CONNECTIONS = 256
 IDLE_S = 0.5  #: a connection that asked nothing for so long may make room for a new one
 LINGER_S = 2.0  #: how long a peer may take to read the last error
+KEPT_LINGER_S = 30.0  #: how long one that is only told things may: it was cut off because it does not read just now
 REQUESTS_A_ROUND = 32
 SECONDS_A_ROUND = 0.05
+MAX_HELD = 32 << 20  #: bytes that wait for slow readers, all together: above it, only who has read its answers is served
 _READ = 65536
 _ACCEPTS_A_ROUND = 64
 _PAUSE_S = 0.5  # after a failed accept
-_SAY_EVERY_S = 60.0  # that accepting fails
+_SAY_EVERY_S = 60.0  # that accepting fails, or somebody is refused
 
 _log = logging.getLogger(__name__)
 
@@ -48,9 +51,11 @@ class ControlServer:
         *,
         max_connections: int = MAX_CONNECTIONS,
         monotonic: Callable[[], float] = time.monotonic,
+        aside: Callable[[Callable[[], Any]], Deferred] | None = None,
     ) -> None:
-        """Bind and listen. Raise CannotCreate when the socket cannot be made."""
+        """Bind and listen; `aside`: where large frames are read. Raise CannotCreate when the socket cannot be made."""
         self._handler = handler
+        self._aside = aside
         self._monotonic = monotonic
         self._max_connections = min(max_connections, _descriptor_share())
         self._connections: dict[int, _Connection] = {}
@@ -59,7 +64,7 @@ class ControlServer:
         self._resume_at: float | None = None  # while no new connection is taken
         self._waits_for_room = False
         self._spare: int | None = None  # given up for a connection where no descriptor is left, so that somebody can ask why
-        self._said_at = -math.inf
+        self._said_at: dict[str, float] = {}
         self._directory_fd = os.dup(directory_fd)
         self._uids = {0, os.fstat(directory_fd).st_uid}
         try:
@@ -91,19 +96,23 @@ class ControlServer:
     def serve(self, *, requests: int = REQUESTS_A_ROUND, seconds: float = SECONDS_A_ROUND) -> float | None:
         """Answer waiting requests, one of each connection in turn, until `requests` are done or `seconds` have passed.
 
-        Return after how many seconds to call again: 0 when some still wait, None when only an event of the selector matters.
+        None is begun where `seconds` is not positive. Return after how many seconds to call again: 0 when some still wait,
+        None when only an event of the selector matters.
         """
         ends_at = self._monotonic() + seconds
-        while self._ready and requests > 0:
+        held = sum(connection.session.output_bytes for connection in self._connections.values())
+        while self._ready and requests > 0 and self._monotonic() < ends_at:
             connection = self._ready.popleft()
             connection.is_queued = False
+            if held > MAX_HELD and connection.session.output:
+                continue  # it is queued again once it has read something
+            held -= connection.session.output_bytes
             if connection.session.has_work:
                 requests -= 1
                 connection.active_at = self._monotonic()
                 connection.session.work_one()
             self._settle(connection)
-            if self._monotonic() >= ends_at:
-                break
+            held += connection.session.output_bytes
         return self._look_after()
 
     def close(self) -> None:
@@ -129,6 +138,11 @@ class ControlServer:
         """How many peers are connected."""
         return len(self._connections)
 
+    @property
+    def capacity(self) -> int:
+        """How many peers may be connected at once."""
+        return self._max_connections
+
     # Accepting ---------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
@@ -148,9 +162,7 @@ class ControlServer:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptors or memory: the listener stays readable, so do not spin on it
-                if self._monotonic() >= self._said_at + _SAY_EVERY_S:
-                    self._said_at = self._monotonic()
-                    _log.warning("cannot accept a connection: %s", error, extra={"action": "rpc_accept_failed"})
+                self._say("rpc_accept_failed", "cannot accept a connection: %s", error)
                 self._drop_idlest(0.0)
                 self._pause(_PAUSE_S)
                 return
@@ -170,13 +182,19 @@ class ControlServer:
         accepted.setblocking(False)
         peer = peer_of(accepted)
         if peer.uid not in self._uids:
-            _log.warning("refused uid %d, pid %d", peer.uid, peer.pid, extra={"action": "rpc_peer_refused"})
+            self._say("rpc_peer_refused", "refused uid %d, pid %d", peer.uid, peer.pid)
             accepted.close()
             return
         connection = _Connection(accepted, self._monotonic())
-        connection.session = Session(self._handler, peer=peer, on_output=lambda: self._settle(connection))
+        connection.session = Session(self._handler, peer=peer, on_output=lambda: self._settle(connection), aside=self._aside)
         self._connections[accepted.fileno()] = connection
         self._settle(connection)
+
+    def _say(self, action: str, message: str, *facts: object) -> None:
+        """Log what a flood would repeat, at most once a minute."""
+        if self._monotonic() >= self._said_at.get(action, -math.inf) + _SAY_EVERY_S:
+            self._said_at[action] = self._monotonic()
+            _log.warning(message, *facts, extra={"action": action})
 
     def _drop_idlest(self, idle_s: float) -> bool:
         """Drop the connection that has asked nothing for longest, at least `idle_s`; half a request is none."""
@@ -247,7 +265,7 @@ class ControlServer:
         if not connection.is_open:
             return
         if session.is_closing and connection.closes_at == math.inf:
-            connection.closes_at = self._monotonic() + LINGER_S
+            connection.closes_at = self._monotonic() + (KEPT_LINGER_S if session.is_kept else LINGER_S)
         if session.is_finished and not self._lingers(connection):
             self._drop(connection)
             return

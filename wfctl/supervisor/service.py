@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import os
 import socket
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 from wfctl.core.admission import Verdict
 from wfctl.core.instants import format_instant
 from wfctl.core.model import Status
-from wfctl.errors import DamagedStore, Draining, IoError, StoreLocked, TimedOut, WfctlError, WrongState
+from wfctl.errors import DamagedStore, Draining, IoError, NoSupervisor, StoreLocked, TimedOut, WfctlError, WrongState
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Keeper, Origin
 from wfctl.linux import USED_UP
@@ -25,19 +26,25 @@ from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.rounds import Question, RoundPlan, Subject
 from wfctl.operations.store import Store
-from wfctl.rpc.session import Deferred
+from wfctl.operations.views import ReloadView
+from wfctl.rpc.session import Deferred, Session
 from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
 from wfctl.store.ledger.connection import translated
-from wfctl.store.ledger.runs import RunRow
 from wfctl.store.locks import FileLock, read_owner
+from wfctl.supervisor.answers import Answers
 from wfctl.supervisor.asides import Asides, reopener
 from wfctl.supervisor.blocked import BlockedLog
 from wfctl.supervisor.chores import Chores
-from wfctl.supervisor.desk import Desk, DirectDoor
+from wfctl.supervisor.clockwatch import ClockWatch
+from wfctl.supervisor.desk import Desk, DirectDoor, LedgerFacts, ledger_facts, reload_view, status_with
+from wfctl.supervisor.filelooks import FileLooks
 from wfctl.supervisor.health import Health
+from wfctl.supervisor.narrator import Narrator
+from wfctl.supervisor.notices import Notices
 from wfctl.supervisor.preflighter import Check, Preflighter
 from wfctl.supervisor.starting import StartingRuns
+from wfctl.supervisor.turns import Turns
 from wfctl.supervisor.waiting import Waiter
 
 LOG = logging.getLogger("wfctl.supervisor")
@@ -63,6 +70,7 @@ class SupervisorService:
         self._flags = flags
         self.settings = self._load_settings()
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()  #: that which has it open
         self._failure: BaseException | None = None
         self._ready = threading.Event()
         self._is_open = False
@@ -74,10 +82,13 @@ class SupervisorService:
         #: called after each round; gives in how many seconds to be called again
         self.on_round: Callable[[], float | None] = lambda: None
         self.on_reload: Callable[[bool], None] = lambda begins: None  #: called when a reload begins, and when it is done
+        self.on_quiet: Callable[[float], None] = lambda until_due_s: None  #: called when nothing comes due for so long
         self.on_drain: Callable[[], None] = lambda: None  #: called when a drain that ends it begins
+        self.on_progress: Callable[[], None] = lambda: None  #: called again and again while it recovers
         self.is_held = False  #: an operator's `drain`: nothing is admitted until it is undone
         self.health = Health(store.context.clock.monotonic)
         self.blocked = BlockedLog()
+        self._turns = Turns()
         self.found: list[str] = []  #: what its start found and a person should look at
         self.problems = self.health.problems  #: by kind: what keeps it from working as it should
 
@@ -114,6 +125,8 @@ class SupervisorService:
 
     def stop(self) -> None:
         """Drain and release the store (7.6): admission stops, active runs get `drain_grace_s`. Without effect when stopped."""
+        if self._process != os.getpid():
+            return  # a fork of who started it: the store is not ours
         if self._thread is not None:
             self._stop_asked = True
             self._waiter.wake()
@@ -162,6 +175,11 @@ class SupervisorService:
     def is_draining(self) -> bool:
         """Tell whether nothing is admitted or resumed: it is ending, or an operator holds it (7.6)."""
         return self._stop_asked or self.is_held
+
+    @property
+    def is_ending(self) -> bool:
+        """Tell whether it was told to drain and end."""
+        return self._stop_asked
 
     @property
     def context(self) -> Context:
@@ -215,25 +233,28 @@ class SupervisorService:
         except BaseException:
             self._let_go()
             raise
-        self._is_open = True
+        self._is_open, self._process = True, os.getpid()
         self._stop_asked = self._cut_asked = self.is_held = False
         return counts
 
     def _open_parts(self) -> None:
-        from wfctl.rpc.methods import dispatch
         from wfctl.rpc.server import ControlServer
+        from wfctl.rpc.subscriptions import MOST, Subscriptions
 
         layout = self._context.layout
         self._waiter = Waiter(self._context.clock, [layout.schedules, layout.deployments])
         directory = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._server = ControlServer(directory, lambda method, params, session: dispatch(self._desk, method, params))
+            self._server = ControlServer(directory, self._answer, aside=lambda job: self.asides.work_out(job))
         finally:
             os.close(directory)
         self._server.register(self._waiter.selector)
+        self.watching = Subscriptions(self._context, most=min(MOST, self._server.capacity // 2))
         self._preflighter = Preflighter(self._context.clock.monotonic, self._waiter.wake)
         self._starting = StartingRuns(self._context.clock.monotonic, self._waiter.wake)
-        self.asides = Asides(reopener(self._store), self._waiter.wake)
+        self.asides = Asides(reopener(self._store), self._waiter.wake, Store(self._context))
+        self._answers = Answers(self._desk, self.asides)
+        self._looks = FileLooks(self.asides, self._context.clock.monotonic)
         self._base = preflight.base_environment(os.environ)
 
     def _recover(self) -> dict[str, int]:
@@ -241,16 +262,24 @@ class SupervisorService:
             seen = sessions.last_seen(connection)
         with self._context.ledger.transaction() as connection:
             session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
+        self._context.notify = lambda: self.settings.notify
         self.driver = Driver(self._context, self._find_keeper())
-        self.driver.on_transition = self._log_transition
+        self.narrator, self.clock_watch = Narrator(self._context), ClockWatch(self._context.clock)
+        self.driver.on_transition, self.driver.on_progress = self.narrator.transition, self.on_progress
         self.driver.on_refused = lambda number: self.health.refused(number, self.settings.poll_interval_s)
         self.chores = Chores(self._context, self.driver, lambda: self.settings, self.health)
+        self.notices = Notices(self._context, self.driver, self.health, self._base)
+        self.on_progress()
         consistency.look_at_start(self._context)  # before anything is decided by what may contradict itself
+        self.on_progress()
         upkeep.renew_calendars(self._context)
+        self.on_progress()
         self.ignored = reconcile.everything(self._context)
+        self.on_progress()
         self.found = restored.enter_unknown(self._context)
         counts = self.driver.recover()
         self.blocked.look(self._context)
+        self.notices.begin()
         self.chores.begin()
         self._plan = RoundPlan(
             slots=self.settings.max_concurrent_runs,
@@ -279,6 +308,8 @@ class SupervisorService:
 
     def _let_go(self) -> None:
         """Close what is open, the lock last."""
+        if "watching" in vars(self):
+            self.watching.close(NoSupervisor("the supervisor has ended; watch again when one runs"))
         for part in ("_server", "asides", "chores", "driver", "_waiter"):
             if part in vars(self):
                 getattr(self, part).close()
@@ -290,27 +321,31 @@ class SupervisorService:
 
     def _round(self, *, patience_s: float) -> datetime | None:
         """Take in what was reported, settle what is due, launch what was admitted; return when to do so again."""
-        self._finish_starting()
-        self.asides.finish()
         self.driver.take_in()
         self._look_after_keeper()
         self._look_at_files(patience_s)
         now = self._context.now()
         self._look_at_clock(now)
+        jump = self.clock_watch.look(now)
         if self._may_admit():
             for _ in range(10):  # what a launch that was refused gave free is given on at once
                 admitted = rounds.settle_round(self._context, self._plan, lambda asked: self._ask(asked, patience_s), now)
                 self.driver.launch_admitted(admitted)
-                self._log_admitted(admitted)
+                self.narrator.admitted(admitted)
                 if not admitted or not self.driver.has_reports:
                     break
                 self.driver.take_in()
                 if not self._may_admit():
                     break
+        self.narrator.look(jump)
         self.blocked.look(self._context)
+        self.watching.tell()
         wake = self._next_wake(now)
-        self.chores.do(is_quiet=wake is None or wake - now > _AGAIN)
-        return wake
+        is_quiet = wake is None or wake - now > _AGAIN
+        self.chores.do(is_quiet=is_quiet)
+        if self.notices.work(is_quiet=is_quiet):
+            wake = self._next_wake(now)
+        return self._sooner(wake, now, self.notices.next_timer())
 
     def _look_at_clock(self, now: datetime) -> None:
         """Say once that the clock stands before what is consumed, and until when that holds admission up (5.14)."""
@@ -340,19 +375,18 @@ class SupervisorService:
 
     def _look_at_files(self, patience_s: float) -> None:
         """Take up hand edits once they have been left alone for a second (2.3, 2.4)."""
-        if self._thread is None and patience_s == _PATIENT_S:
-            self._waiter.have_files_changed = True  # a stepped service is told of nothing between its steps
         if self._reload_asked:
             self._reload_asked = False
-            self.reload()
-        if self._waiter.have_files_changed or not self._waiter.is_told or self._files_at is not None:
-            youngest = reconcile.youngest_change(self._context)  # before: what settles in between is looked at again
+            self.begin_reload()
+        if patience_s == _PATIENT_S:  # a stepped service is told of nothing between its steps, and nobody hands answers out
             self.ignored = reconcile.everything(self._context, settled_for=reconcile.SETTLED_AFTER)
-            is_settled = youngest is None or youngest >= reconcile.SETTLED_AFTER
-            self._files_at = None if is_settled else self._context.clock.monotonic() + 1.0
+            return
+        if self._waiter.have_files_changed or not self._waiter.is_told:
             self._waiter.have_files_changed = False
-
-    _files_at: float | None = None  #: when a file that was just changed will have been left alone for long enough
+            self._looks.notice()
+        self._looks.look()
+        if self._looks.ignored is not None:
+            self.ignored = self._looks.ignored
 
     def _ask(self, questions: Sequence[Question], patience_s: float) -> Mapping[Subject, Verdict]:
         asked = [(question.subject, self._check_of(question)) for question in questions]
@@ -376,10 +410,17 @@ class SupervisorService:
                 again = timedelta(seconds=self.settings.poll_interval_s) if is_broken else _AGAIN
                 times.append(now + again if is_held_up else due)
         moment = self._context.clock.monotonic()
-        for at in (self.driver.next_timer(), self._files_at, self._starting.next_timer()):
+        for at in (self.driver.next_timer(), *self._timers()):
             if at is not None:
                 times.append(now + timedelta(seconds=max(0.0, at - moment)))
         return min(times) if times else None
+
+    def _sooner(self, wake: datetime | None, now: datetime, at: float | None) -> datetime | None:
+        """Return the sooner of a wake-up and a monotonic time."""
+        if at is None:
+            return wake
+        then = now + timedelta(seconds=max(0.0, at - self._context.clock.monotonic()))
+        return then if wake is None else min(wake, then)
 
     # -- the loop --------------------------------------------------------------------------------------------------------
 
@@ -395,9 +436,10 @@ class SupervisorService:
                 return
             if self.until_idle and self._is_idle():
                 return
-            left = self._serve()
+            left = self._serve(wake)
             chores = self.chores.wait_s() if timeout is None else None  # none was done in a round that failed
-            timeouts = [each for each in (timeout, left, chores, self.on_round()) if each is not None]
+            watching = self.watching.wait_s()
+            timeouts = [each for each in (timeout, left, chores, watching, self.on_round()) if each is not None]
             if drained_at is not None:
                 left_s = drained_at - self._context.clock.monotonic()
                 timeouts.append(left_s if left_s > 0 else _LOOK_AGAIN_S)  # what is being ended may take its time
@@ -405,11 +447,20 @@ class SupervisorService:
                 wake, min(timeouts) if timeouts else None, self.settings.poll_interval_s, self.driver.descriptors()
             )
 
-    def _serve(self) -> float | None:
-        """Answer requests; what one of them changed is looked at without waiting."""
-        before = self._context.ledger.commits
-        left = self._server.serve()
-        return 0.0 if self._context.ledger.commits != before else left
+    def _serve(self, wake: datetime | None) -> float | None:
+        """Answer requests until something is due (9.2); what one of them changed is looked at without waiting."""
+        before = (self._context.ledger.commits, *self._timers())
+        until_due = math.inf if wake is None else (wake - self._context.now()).total_seconds()
+        left = self._turns.serve(until_due, self._server, self._hand_out)
+        self.on_quiet(math.inf if wake is None else (wake - self._context.now()).total_seconds())
+        return 0.0 if (self._context.ledger.commits, *self._timers()) != before else left
+
+    def _timers(self) -> tuple[float | None, float | None]:
+        return self._looks.next_timer(), self._starting.next_timer()
+
+    def _hand_out(self) -> bool:
+        """Hand out one answer that was worked out elsewhere; return whether there was one."""
+        return self.asides.finish_one() or self._finish_starting()
 
     def _guarded_round(self, patience_s: float) -> tuple[datetime | None, float | None]:
         """Do a round; where the machine refuses, say so, trust nothing that was held, and try again after a while (2.10)."""
@@ -436,6 +487,7 @@ class SupervisorService:
         fresh = Ledger(self._context.layout.ledger, point=self._context.disk.point)
         self._context.ledger.close()
         self._context.ledger = fresh
+        self.asides.renew()
         self.driver.begin_again()
         consistency.look_at_start(self._context)
         self.driver.recover()
@@ -451,7 +503,7 @@ class SupervisorService:
         all are.
         """
         is_over = self._cut_asked or self._context.clock.monotonic() >= deadline
-        if not self.driver.live:
+        if not self.driver.live and (is_over or not self.notices.is_busy):
             return True
         if not is_over:
             return False
@@ -467,7 +519,7 @@ class SupervisorService:
         """Tell whether nothing runs, nothing is held and no active one-shot lies ahead (11.5)."""
         with self._context.ledger.reading() as connection:
             busy = any(run.status is not Status.INTERRUPTED for run in runs.unfinished(connection))
-            if busy or schedules.with_candidate(connection, None):
+            if busy or self.notices.is_busy or schedules.with_candidate(connection, None):
                 return False
             return not any(
                 row.next_instant is not None and row.is_admitting and self._is_oneshot(row)
@@ -478,6 +530,11 @@ class SupervisorService:
         return self._context.schedule(row.number, row.revision)[0].trigger.kind == "oneshot"
 
     # -- asked over a door -----------------------------------------------------------------------------------------------
+
+    def _answer(self, method: str, params: Mapping[str, Any], session: Session) -> Any:
+        from wfctl.rpc.subscriptions import WATCH
+
+        return self.watching.answer(params, session) if method == WATCH.name else self._answers(method, params)
 
     def start_manual(self, deployment_id: str, given: Any) -> str:
         """Enter a run by hand and have it launched; return its id. Raise Draining, and what `check_manual` raises."""
@@ -498,10 +555,10 @@ class SupervisorService:
         self._finish_starting()
         return answer
 
-    def _finish_starting(self) -> None:
+    def _finish_starting(self) -> bool:
         if self.is_draining:
             self._starting.give_up(_draining())
-        self._starting.finish(
+        return self._starting.finish_one(
             lambda each: self._desk.inspect_run(run_id=self._admit_manual(each.deployment_id, each.bound)),
         )
 
@@ -551,6 +608,35 @@ class SupervisorService:
         before = definitions.count_revisions(self._context.ledger.connection)
         self.on_reload(True)
         try:
+            self._reload_settings()
+            self.ignored = reconcile.everything(self._context)
+        finally:
+            self.on_reload(False)  # whatever happens: systemd waits for it
+        LOG.info("reloaded", extra={"action": "reloaded"})
+        return definitions.count_revisions(self._context.ledger.connection) - before
+
+    def begin_reload(self) -> Deferred:
+        """Reload as `reload` does, with the files read beside the loop; the view of what changed comes later."""
+        before = definitions.count_revisions(self._context.ledger.connection)
+
+        def end(found: tuple[list[str], LedgerFacts]) -> ReloadView:
+            self.ignored = found[0]
+            LOG.info("reloaded", extra={"action": "reloaded"})
+            changed = definitions.count_revisions(self._context.ledger.connection) - before
+            return reload_view(changed, status_with(self, found[1]))
+
+        self.on_reload(True)
+        try:
+            self._reload_settings()
+            answer = self.asides.ask(lambda store: (reconcile.everything(store.context), ledger_facts(store.context)), then=end)
+        except BaseException:
+            self.on_reload(False)
+            raise
+        answer.when_done(lambda result, error: self.on_reload(False))
+        return answer
+
+    def _reload_settings(self) -> None:
+        try:
             self.settings = self._load_settings()
             self._solved("settings")
         except WfctlError as error:
@@ -562,11 +648,8 @@ class SupervisorService:
             absent_until=self._plan.absent_until,
             mark_note=self.driver.mark_note,
         )
+        self.notices.reload()
         upkeep.renew_calendars(self._context)
-        self.ignored = reconcile.everything(self._context)
-        LOG.info("reloaded", extra={"action": "reloaded"})
-        self.on_reload(False)
-        return definitions.count_revisions(self._context.ledger.connection) - before
 
     # -- saying so -------------------------------------------------------------------------------------------------------
 
@@ -575,24 +658,6 @@ class SupervisorService:
 
     def _solved(self, kind: str) -> None:
         self.health.solved(kind)
-
-    def _log_admitted(self, admitted: Sequence[runs.NewRun]) -> None:
-        for run in admitted:
-            assert run.instant is not None and run.schedule is not None
-            row = schedules.find(self._context.ledger.connection, run.schedule)
-            name = row.id if row else "?"
-            late = max(0.0, (run.admitted_at - run.instant).total_seconds())
-            LOG.info(
-                "%s admitted run-%06d, late %.1fs",
-                name,
-                run.number,
-                late,
-                extra={"action": "occurrence_admitted", "schedule": name, "occurrence": format_instant(run.instant)},
-            )
-
-    def _log_transition(self, run: RunRow, status: Status) -> None:
-        extra = {"action": f"run_{status.value}", "run": run.id, "from": run.status.value, "to": status.value}
-        LOG.info("%s is %s", run.id, status.value, extra=extra)
 
 
 _EXHAUSTED = (*USED_UP, errno.EIO)

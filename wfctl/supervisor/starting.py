@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wfctl.errors import PreflightFailed, Problem, WfctlError
+from wfctl.errors import PreflightFailed, Problem, Saturated, WfctlError
 from wfctl.operations.runs import refuse_unready
 from wfctl.rpc.session import Deferred
 from wfctl.supervisor import preflighter
 
-_AT_ONCE_S = 0.05  #: most checks answer at once; then so does the start
+_AT_ONCE_S = 0.005  #: most checks answer at once; then so does the start
+MOST = 32  #: starts that wait for their preflight, each with a thread of its own
 
 Check = Callable[[], Sequence[Problem]]
 
@@ -24,7 +25,7 @@ class Starting:
     deployment_id: str
     bound: Mapping[str, Any]
     deadline: float
-    answer: Deferred = field(default_factory=Deferred)
+    answer: Deferred = field(default_factory=lambda: Deferred(in_turn=True))
     problems: Sequence[Problem] | None = None  #: what its preflight said
 
     def require_ready(self) -> None:
@@ -45,7 +46,12 @@ class StartingRuns:
         self._waiting: list[Starting] = []
 
     def begin(self, deployment_id: str, bound: Mapping[str, Any], check: Check) -> Deferred:
-        """Ask preflight on a worker; return where the answer to the start will be. Call `finish` then, and when woken."""
+        """Ask preflight on a worker; return where the answer to the start will be. Call `finish_one` then, and when woken.
+
+        Raise Saturated while too many wait already.
+        """
+        if len(self._waiting) >= MOST:
+            raise Saturated(f"{MOST} runs wait for their preflight already; start this one again later", {"limit": MOST})
         starting = Starting(deployment_id, bound, self._monotonic() + preflighter.TIMEOUT_S)
         self._waiting.append(starting)
         worker = threading.Thread(target=self._ask, args=(starting, check), name="preflight", daemon=True)
@@ -57,9 +63,12 @@ class StartingRuns:
         """Return the monotonic time at which a start has waited for long enough."""
         return min((each.deadline for each in self._waiting), default=None)
 
-    def finish(self, start: Callable[[Starting], Any]) -> None:
-        """Answer every start whose preflight has answered, or had its time, with what `start` returns or raises."""
-        for starting in list(self._waiting):
+    def finish_one(self, start: Callable[[Starting], Any]) -> bool:
+        """Answer a start whose preflight has answered, or had its time, with what `start` returns or raises.
+
+        Return whether there was one.
+        """
+        for starting in self._waiting:
             if starting.problems is None and self._monotonic() < starting.deadline:
                 continue
             self._waiting.remove(starting)
@@ -70,6 +79,8 @@ class StartingRuns:
                 starting.answer.fail(error)
             else:
                 starting.answer.complete(result)
+            return True
+        return False
 
     def give_up(self, error: WfctlError) -> None:
         """Refuse all that still wait."""
