@@ -26,6 +26,7 @@ _TFD_TIMER_ABSTIME, _TFD_TIMER_CANCEL_ON_SET = 1, 2
 _FAR_AWAY_S = 1 << 33  # the year 2242
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 _PIDFD_SIGNAL_PROCESS_GROUP = 4  # Linux 6.9
+_TIME_ERROR = 5
 _IN_ATTRIB, _IN_CLOSE_WRITE, _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
 _IN_ONLYDIR, _IN_Q_OVERFLOW, _IN_IGNORED = 0x01000000, 0x4000, 0x8000
 _WATCHED = _IN_ATTRIB | _IN_CLOSE_WRITE | _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE | _IN_ONLYDIR
@@ -386,3 +387,62 @@ def punch_hole(descriptor: int, offset: int, length: int) -> None:
     mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
     name = "fallocate" if ctypes.sizeof(ctypes.c_long) == 8 else "fallocate64"
     _call(name, descriptor, mode, ctypes.c_longlong(offset), ctypes.c_longlong(length))
+
+
+# The machine -----------------------------------------------------------------------------------------------------------
+
+
+def is_clock_synchronised() -> bool | None:
+    """Return whether the kernel holds its clock for synchronised (adjtimex(2)); None where it does not say."""
+    timex = ctypes.create_string_buffer(512)  # all zeros: nothing is set
+    try:
+        state = _call("adjtimex", timex)
+    except OSError:
+        return None
+    return state != _TIME_ERROR
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Bring everything that was written to the file system of an open file to the disk. Raise OSError.
+
+    Where libc lacks it everything of the machine is.
+    """
+    try:
+        _call("syncfs", descriptor)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        os.sync()
+
+
+def processes_with(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
+    """Return the other processes that have a file open, as far as we may look into them: pid and command line."""
+    try:
+        wanted = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return []
+    found = []
+    for pid in living_pids():
+        if pid != os.getpid() and _has_open(pid, (wanted.st_dev, wanted.st_ino)):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            except OSError:
+                continue
+            found.append((pid, " ".join(words).strip()))
+    return found
+
+
+def _has_open(pid: int, file: tuple[int, int]) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return False
+    for name in names:
+        try:
+            status = os.stat(f"{folder}/{name}")  # noqa: PTH116
+        except OSError:
+            continue
+        if (status.st_dev, status.st_ino) == file:
+            return True
+    return False

@@ -2,63 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import render, values
+from wfctl.cli import render, status_text, values
 from wfctl.cli.base import Common, command
 from wfctl.cli.style import Paint
 from wfctl.cli.text import count_of, escape
+from wfctl.cli.watch_status import watch, watch_option
 from wfctl.clock import pause
 
 if TYPE_CHECKING:
-    from wfctl.operations.views import ReloadView, StatusView
+    from wfctl.operations.views import ReloadView, RunView, StatusView
 
 _LOOK_EVERY_S = 0.2
+_ASKING = 10  #: runs that wait for input, named by `status`
 
 
 @command()
-def status(common: Common) -> int:
+@watch_option
+def status(common: Common, every_s: float | None) -> int:
     """Show the running supervisor at a glance.
 
-    Exit status 0 when it is ready, 1 when it is degraded (something is blocked, late, or it drains), 69 when none runs.
+    Exit status 0 when it is ready; 1 when it drains or is degraded: something is blocked, overdue, waits for the clock, or is
+    said to be a problem; 69 when none runs, 75 when one does and does not answer. -q prints the state alone.
+    With --watch it also waits for one that is not there, or comes back; q ends it with 0.
     """
+    if every_s is not None:
+        return watch(common, every_s)
     with common.open() as store:
-        view = store.server_status()
+        view = status_text.ask(store)
+        asking = list(store.list_runs(status="interrupted", limit=_ASKING).items) if common.is_human else []
     now = common.now()
-    render.item(common, view, details=lambda paint: _details(view, paint, now), name=view.state)
+    render.item(common, view, details=lambda paint: _details(view, asking, paint, now), name=view.state)
     return 0 if view.state == "ready" else 1
 
 
-def _details(view: StatusView, paint: Paint, now: datetime) -> str:
-    up = values.duration(values.elapsed(view.started_at, None, now))
-    dot = f" {paint.dot} "
-    who = f"pid {view.pid} on {escape(view.host)}, up {up}, wfctl {escape(view.version)}"
-    head = f"supervisor: {paint.status(view.state)} ({who})"
-    coming = "nothing to come"
-    if view.next_instant is not None:
-        when = f"{values.relative(view.next_instant, now)} ({values.instant(view.next_instant)})"
-        coming = f"next {escape(view.next_schedule_id)} {when}"
-    counts = ", ".join(f"{number} {escape(word)}" for word, number in view.schedules.items() if number)
-    total = sum(view.schedules.values())
+def _details(view: StatusView, asking: Sequence[RunView], paint: Paint, now: datetime) -> str:
     lines = [
-        head,
-        dot.join(
-            [
-                f"slots {view.slots_used}/{view.slots_total}",
-                coming,
-                count_of(total, "schedule") + (f" ({counts})" if counts else ""),
-            ]
-        ),
-        *(f"{paint('BLOCKED', 'red')} {_about(entry)}" for entry in view.blocked),
+        *status_text.head(view, paint, now),
+        *(f"{paint('BLOCKED', 'red')} {_about(entry)}{_mended_by(entry)}" for entry in view.blocked),
         *(f"{paint('WAITING', 'yellow')} {_about(entry)}" for entry in view.waiting),
+        *(f"{paint('OVERDUE', 'yellow')} {status_text.overdue(entry, now)}" for entry in view.overdue),
+        *(f"{paint('ASKS', 'yellow')} {_asks(run, now)}" for run in asking),
         *(f"{paint('NOTE', 'yellow')} {_about(entry)}" for entry in view.problems),
-        f"store {escape(view.store)}",
     ]
     return "\n".join(lines)
+
+
+def _asks(view: RunView, now: datetime) -> str:
+    """A run that waits for input, its question, and how to answer."""
+    from wfctl.cli.run import answer_line
+
+    asked = view.interrupt.get("message") if isinstance(view.interrupt, Mapping) else None
+    since = values.relative(view.trace[-1].ended_at, now) if view.trace else ""
+    who = f"{view.run_id} of {view.schedule_id or view.deployment_id}" + (f", {since}" if since else "")
+    return f"{escape(who)}: {escape(asked or 'it waits for input')}; answer with `{answer_line(view)}`"
+
+
+def _mended_by(entry: Mapping[str, Any]) -> str:
+    """The command that mends what blocks a schedule, where the message names none."""
+    inner = entry.get("diagnostic")
+    diagnostic = inner if isinstance(inner, Mapping) else entry
+    if diagnostic.get("code") not in ("invalid-definition", "missing-file"):
+        return ""
+    deployment = diagnostic.get("deployment_id")
+    line = f"deployment edit {deployment}" if deployment else f"schedule edit {entry.get('schedule_id') or entry.get('id')}"
+    return f"; mend it with `wfctl {escape(line)}`"
 
 
 def _about(entry: Mapping[str, Any]) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from wfctl.cli import render, streams, values
-from wfctl.cli.base import Common, command, dry_run_option
+from wfctl.cli.base import Common, StoredId, command, dry_run_option
+from wfctl.cli.completing import CONTRADICTION
 from wfctl.cli.style import Paint
 from wfctl.cli.text import count_of, escape
 
@@ -32,29 +33,29 @@ def _info(view: InfoView, paint: Paint) -> str:
         ("format", str(view.format)),
         ("holds", f"{count_of(view.schedules, 'schedule')}, {count_of(view.deployments, 'deployment')}"),
         ("history", f"{count_of(view.occurrences, 'occurrence')}, {count_of(view.runs, 'run')}"),
-        ("ledger", _size(view.ledger_bytes)),
-        ("runs", _size(view.runs_bytes)),
-        ("artifacts", _size(view.artifacts_bytes)),
+        ("ledger", values.size(view.ledger_bytes)),
+        ("runs", values.size(view.runs_bytes)),
+        ("artifacts", values.size(view.artifacts_bytes)),
+        ("replaced", f"{values.size(view.replaced_bytes)}, in before-restore-*" if view.replaced_bytes else ""),
         ("owner", "none" if owner is None else f"the supervisor with pid {owner['pid']} on {escape(str(owner['host']))}"),
         ("oldest", values.instant(view.oldest)),
     ]
     return render.pairs(facts, paint)
 
 
-def _size(number: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number} {unit}"
-        number //= 1024
-    return f"{number} GiB"
-
-
 @command()
-@click.argument("names", metavar="[SCHEDULE|RUN]...", nargs=-1, help="Only what is about these schedules and runs.")
+@click.argument(
+    "names",
+    metavar="[SCHEDULE|RUN]...",
+    nargs=-1,
+    type=StoredId("schedule", "run"),
+    help="Only what is about these schedules and runs.",
+)
 @click.option("--deep", is_flag=True, help="Check every saved revision and pinned file by its digest, too.")
 @click.option(
     "--fix",
     metavar="CODE",
+    type=CONTRADICTION,
     multiple=True,
     help="Carry out the remedy of this code for what is named. May be repeated.",
 )

@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import platform
-import sys
+import pwd
+import re
+import shlex
+import socket
+import stat
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 
-from wfctl.clock import SystemClock
 from wfctl.core.instants import format_instant
-from wfctl.core.trigger import is_zone, stamps
-from wfctl.errors import NotAllowed, WfctlError
+from wfctl.errors import InvalidDefinition, NotAllowed, WfctlError
+from wfctl.keeper.protocol import PROTOCOL
+from wfctl.linux import processes_with
+from wfctl.operations import installed_unit, inuse, preflight, telling
+from wfctl.operations.lint import drifting
+from wfctl.operations.machine import check, of_descriptors, of_linger, of_machine
+from wfctl.operations.reconcile import KINDS
 from wfctl.operations.store import Store
 from wfctl.operations.views import DoctorCheckView, DoctorView
-from wfctl.settings import load_settings
+from wfctl.settings import BUILT_IN, SYSTEM_FILE, load_settings
+from wfctl.store import definitions as files
 from wfctl.store import place
-from wfctl.store.layout import Layout
+from wfctl.store.layout import Kind, Layout
 from wfctl.store.ledger import definitions, schedules, sessions
 from wfctl.store.ledger.schema import FORMAT
 from wfctl.store.locks import is_held, read_owner
 from wfctl.store.place import check_place
 
-_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)  #: a clock before this was never set
+_PATIENCE_S = 5.0  #: how long the supervisor may take to answer
+_COMMAND = re.compile(r"`((?:wfctl|chmod|chown|sudo) [^`]+)`")
 
 
 def examine(root: Path, open_store: Callable[[Path], Store], environ: Mapping[str, str]) -> DoctorView:
     """Look at everything that wfctl needs on this machine and in that store. Nothing is changed, and nothing raised."""
-    checks = [*_of_machine(), *_of_place(root), *_of_free_space(root, environ)]
+    checks = [*of_machine(), *_of_place(root), *_of_settings(root, environ), *_of_service(root, environ)]
+    checks += of_linger(root, environ)
     try:
         store = open_store(root)
     except WfctlError as error:
         if not isinstance(error, NotAllowed):
-            checks.append(_check("store", False, error.message, None))
+            checks.append(check("store", False, error.message, _command_in(error.message)))
     else:
         with store:
-            checks += _of_store(store)
+            checks += _of_store(store, environ)
     return DoctorView(ok=all(each.ok for each in checks), checks=tuple(checks))
-
-
-def _check(name: str, is_ok: bool, detail: str, fix: str | None) -> DoctorCheckView:
-    return DoctorCheckView(name=name, ok=is_ok, detail=detail, fix=None if is_ok else fix)
-
-
-# The machine ------------------------------------------------------------------------------------------------------------
-
-
-def _of_machine() -> Iterator[DoctorCheckView]:
-    yield _check("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or later")
-    croniter, tz_database = stamps()
-    yield _check("croniter", croniter.partition(".")[0] == "7", croniter, "install croniter 7")
-    yield _check("tz database", is_zone("Europe/Budapest"), tz_database, "install the system's tzdata, or the package tzdata")
-    now = SystemClock().now()
-    yield _check("clock", now >= _EARLIEST, format_instant(now), "set the clock of this machine")
 
 
 # The place --------------------------------------------------------------------------------------------------------------
@@ -63,61 +58,186 @@ def _of_place(root: Path) -> Iterator[DoctorCheckView]:
     try:
         check_place(root)
     except WfctlError as error:
-        yield _check("place", False, error.message, None)
+        yield check("place", False, error.message, _command_in(error.message))
         return
     kind = place.filesystem_type(root.resolve())
-    yield _check("place", True, f"{root}" + (f" on {kind}, a local file system" if kind else ""), None)
+    on = f", on {kind}, a local file system" if kind else ""
+    try:
+        status = root.stat()
+    except OSError:
+        yield check("place", True, f"{root}, which is not there yet{on}")
+        return
+    mode, owner = stat.S_IMODE(status.st_mode), _user(status.st_uid)
+    yield check("place", mode == 0o700, f"{root}, of {owner}, mode {mode:04o}{on}", f"chmod 700 {shlex.quote(str(root))}")
 
 
-def _of_free_space(root: Path, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _command_in(message: str) -> str | None:
+    """Return the command that a message says to run."""
+    found = _COMMAND.search(message)
+    return None if found is None else found[1]
+
+
+def _of_settings(root: Path, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
     there = next((path for path in (root, *root.absolute().parents) if path.exists()), Path("/"))
     try:
         settings = load_settings(root, environ)
     except WfctlError as error:
-        yield _check("settings", False, error.message, None)
+        named = [str(path) for path in (root / "wfctl.toml", SYSTEM_FILE) if str(path) in error.message]
+        yield check(
+            "settings", False, error.message, f"${{EDITOR:-vi}} {shlex.quote(named[0])}" if named else "wfctl config show"
+        )
         return
+    changed = [key for key, _, origin in settings.items() if origin != BUILT_IN]
+    yield check("settings", True, f"valid; set: {', '.join(changed)}" if changed else "valid; all as built in")
     usage = os.statvfs(there)
     free, needed = usage.f_bavail * usage.f_frsize, settings.free_needed(usage.f_blocks * usage.f_frsize)
     detail = f"{free // 2**20} MiB free, {needed // 2**20} MiB needed; {usage.f_favail} files may be made"
     is_enough = free >= needed and (usage.f_favail > 0 or usage.f_files == 0)
-    yield _check("free space", is_enough, detail, "make room, or see `wfctl store gc`")
+    yield check("free space", is_enough, detail, "wfctl store gc --keep 90d")
+
+
+def _of_service(root: Path, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
+    """A service that is stopped must have the time that a drain takes (7.6)."""
+    unit = installed_unit.find(root, environ)
+    try:
+        grace = timedelta(seconds=load_settings(root, environ).drain_grace_s)
+    except WfctlError:
+        return  # that is said already
+    if unit is None:
+        return
+    needed, given = grace + installed_unit.MARGIN, unit.stop_timeout
+    said = f"TimeoutStopSec={unit.last('TimeoutStopSec') or '90s'}"
+    short, margin = f"{said} is below drain_grace_s={grace.total_seconds():g}", f" + {installed_unit.MARGIN.seconds}"
+    is_enough = given is None or given >= needed
+    user = " --user" if unit.is_user else ""
+    fix = f"wfctl systemd install{user}"
+    if grace > timedelta(seconds=30):  # more than the shipped unit is made for
+        fix = f"systemctl{user} edit {unit.name}, and there [Service] TimeoutStopSec={needed.total_seconds():g}s"
+    yield check("service", is_enough, f"{unit.path}, {said}" if is_enough else short + margin, fix)
 
 
 # The store --------------------------------------------------------------------------------------------------------------
 
 
-def _of_store(store: Store) -> Iterator[DoctorCheckView]:
+def _of_store(store: Store, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
     context = store.context
     connection = context.ledger.connection
     count = sum(row.deleted_at is None for row in definitions.list_all(connection, "schedule"))
-    yield _check("store", True, f"{store.root}, format {FORMAT}, {count} schedules", None)
-    yield from _of_owner(store, context.layout)
+    schedules_word = "schedule" if count == 1 else "schedules"
+    yield check("store", True, f"format {FORMAT}, {count} {schedules_word}, id {context.ledger.store_id}")
+    yield from _of_owner(store, context.layout, environ)
+    yield from _of_keepers(context.layout)
     latest = sessions.clock(connection)
     is_behind = context.now() < latest
     detail = f"the clock stands before {format_instant(latest)}, up to where instants were consumed" if is_behind else "in step"
-    yield _check("clock and ledger", not is_behind, detail, "set the clock, or wait until it has passed that time")
+    yield check("clock and ledger", not is_behind, detail, "timedatectl set-ntp true")
+    yield _of_calendars(store)
+    yield from _of_definitions(store)
     yield from _of_blocked(store)
+    yield from _of_notify(store)
 
 
-def _of_owner(store: Store, layout: Layout) -> Iterator[DoctorCheckView]:
+def _of_owner(store: Store, layout: Layout, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
     try:
         is_owned = is_held(layout.scheduler_lock)
     except WfctlError as error:
-        yield _check("lock", False, error.message, f"make {layout.scheduler_lock} readable and writable for its owner alone")
+        yield check("lock", False, error.message, f"chmod 600 {shlex.quote(str(layout.scheduler_lock))}")
         return
     owner = read_owner(layout.scheduler_lock) if is_owned else None
+    with contextlib.suppress(WfctlError):
+        slots = load_settings(layout.root, environ).max_concurrent_runs
+        yield of_descriptors(slots, owner.pid if owner is not None and owner.host == socket.gethostname() else None)
     if not is_owned:
-        yield _check("lock", True, "free: no supervisor runs on this store", None)
+        yield check("lock", True, "free: no supervisor runs on this store")
         return
     said = "held by a supervisor" if owner is None else f"held by the supervisor with pid {owner.pid} on {owner.host}"
-    yield _check("lock", True, said, None)
+    yield check("lock", True, said)
     begun = _moment(store)
     try:
-        store.server_status()
+        store.door.status(_PATIENCE_S)
     except WfctlError as error:
-        yield _check("socket", False, error.message, "the supervisor holds the store and does not answer: look at its log")
+        unit = installed_unit.find(layout.root, environ)
+        user = " --user" if unit is not None and unit.is_user else ""
+        restart = f"systemctl{user} restart {unit.name}" if unit is not None else None
+        ended = f"kill -QUIT {owner.pid}" if owner is not None else None  # which writes to its log where it stands
+        yield check("socket", False, f"the supervisor does not answer: {error.message}", restart or ended)
         return
-    yield _check("socket", True, f"answers in {(_moment(store) - begun) * 1000:.1f} ms", None)
+    yield check("socket", True, f"answers in {(_moment(store) - begun) * 1000:.1f} ms")
+
+
+def _of_keepers(layout: Layout) -> Iterator[DoctorCheckView]:
+    """The parents of what runs. One of an older protocol lives until its last run has ended (6.9)."""
+    found = list(inuse.keepers(layout))
+    if not found:
+        yield check("keeper", True, "none: nothing runs")
+    for directory, protocol in found:
+        pids = [pid for pid, _ in processes_with(directory / f"keeper.{protocol}.lock")]
+        who = f"alive, pid {pids[0]}, protocol {protocol}" if pids else f"alive, protocol {protocol}"
+        where = "" if directory == layout.root else f", for {directory.name} alone"
+        old = "" if protocol == PROTOCOL else f"; this wfctl speaks {PROTOCOL}, and it ends with its last run"
+        yield check("keeper", True, who + where + old)
+
+
+def _of_calendars(store: Store) -> DoctorCheckView:
+    """What moves instants without anybody's doing is told; what counts is always today's calendar (3.2)."""
+    found = drifting(store.context)
+    some = f"{', '.join(found[:3])}{' ...' if len(found) > 3 else ''}"
+    detail = "no drift since schedules were saved"
+    if found:
+        detail = f"{len(found)} read differently than when they were saved ({some}); see `wfctl schedule lint --drift`"
+    return check("calendars", True, detail)
+
+
+def _of_definitions(store: Store) -> Iterator[DoctorCheckView]:
+    """Files that were edited by hand and that nobody has looked at yet: will they be taken?"""
+    for kind in KINDS:
+        known = definitions.signatures(store.context.ledger.connection, kind)
+        try:
+            there = files.scan_definitions(store.context.layout, kind)
+        except OSError as error:
+            yield check(
+                "definitions", False, f"{store.context.layout.definitions(kind)}: {error.strerror}", "wfctl store verify"
+            )
+            continue
+        changed = [name for name, signature in there.items() if name not in known or known[name][0] != signature]
+        for name in sorted(changed):
+            said = _unparsable(store, kind, name)
+            if said is not None and not (name in known and known[name][1]):  # what blocks already is told below
+                said = said.removeprefix(f"{kind} {name}: ")
+                yield check(f"{kind} {name}", False, said, f"wfctl {kind} edit {name}")
+
+
+def _unparsable(store: Store, kind: Kind, name: str) -> str | None:
+    state = files.read_definition_file(store.context.layout, kind, name)
+    if state.content is None:
+        return None if state.problem is None else state.problem.message
+    try:
+        (files.deployment_from_toml if kind == "deployment" else files.schedule_from_toml)(state.content, f"{kind} {name}")
+    except InvalidDefinition as error:
+        return error.message
+    return None
+
+
+def _of_notify(store: Store) -> Iterator[DoctorCheckView]:
+    """Tell whether each command that is to be told of a change of health is there (7.8)."""
+    base = preflight.base_environment(os.environ)
+    commands: dict[str, list[str]] = {}
+    for row in schedules.list_all(store.context.ledger.connection):
+        notify = telling.notify_of(store.context, row.number) if row.deleted_at is None else None
+        if notify is not None:
+            commands.setdefault(notify.command[0], []).append(row.id)
+    for name, told in sorted(commands.items()):
+        is_there = preflight.find_program(name, base, Path("/")) is not None
+        whose = f"schedule {told[0]}" + (f" and {len(told) - 1} more" if len(told) > 1 else "")
+        detail = f"{name}, of {whose}" + ("" if is_there else ": is not there, or may not be executed")
+        yield check("notify", is_there, detail, f"ls -l {shlex.quote(name)}")
 
 
 def _moment(store: Store) -> float:
@@ -130,9 +250,10 @@ def _of_blocked(store: Store) -> Iterator[DoctorCheckView]:
     found = [row for row in schedules.list_all(connection) if row.deleted_at is None and row.diagnostic is not None]
     newcomers = definitions.never_valid(connection)
     if not found and not newcomers:
-        yield _check("blocked schedules", True, "none", None)
+        yield check("blocked schedules", True, "none")
     for name, diagnostic in [(row.id, row.diagnostic) for row in found] + [(row.id, row.diagnostic) for row in newcomers]:
         said = dict(diagnostic or {})
         is_ledger = definitions.is_contradicted(diagnostic)
-        fix = f"wfctl store verify {name}" if is_ledger else f"mend {said.get('file')}" if said.get("file") else None
-        yield _check(f"schedule {name}", False, f"is blocked: {said.get('message') or said.get('code')}", fix)
+        fix = f"wfctl store verify {name}" if is_ledger else f"wfctl schedule edit {name}"
+        why = str(said.get("message") or said.get("code")).removeprefix(f"schedule {name}: ")
+        yield check(f"schedule {name}", False, f"is blocked: {why}", fix)

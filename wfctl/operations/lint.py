@@ -57,6 +57,23 @@ def lint_schedules(context: Context, names: Sequence[str], *, with_drift: bool) 
         return [_view(row.id, found) for row in rows for found in _of_row(context, connection, row, with_drift)]
 
 
+def drifting(context: Context) -> list[str]:
+    """Return the schedules whose calendar reads differently today than when their revision was saved."""
+    found = []
+    with context.ledger.reading() as connection:
+        for row in definitions.list_all(connection, "schedule"):
+            if row.deleted_at is not None or row.diagnostic is not None or not row.revision:
+                continue
+            try:
+                definition, saved = context.schedule(row.number, row.revision)
+            except UnreadableRow:
+                continue
+            if isinstance(definition.trigger, CronTrigger) and (saved.croniter, saved.tz_database) != stamps():
+                drifted = _of_drift(definition.trigger, saved, context.now())
+                found += [row.id] if any(each.code == "calendar-drift" for each in drifted) else []
+    return found
+
+
 def lint_definition(name: str, definition: ScheduleDefinition, now: datetime, context: Context | None) -> list[FindingView]:
     """Return what is to be said of a definition that is not in the store; in the context of one where there is one."""
     found = list(_of_definition(definition, now))

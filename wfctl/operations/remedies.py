@@ -26,12 +26,12 @@ from wfctl.operations.saving import save_revision
 from wfctl.store import definitions as files
 from wfctl.store import rundir
 from wfctl.store.ledger import definitions, evidence, mending, occurrences, runs, schedules
+from wfctl.store.ledger.connection import RESTORE
 from wfctl.store.ledger.definitions import DefinitionRow
 from wfctl.store.ledger.schema import ENDED_NUMBER, STATUS_NUMBER
 from wfctl.store.locks import is_held
 
 AMBIGUOUS: dict[str, Json] = {"code": "ambiguous"}
-_BACKUP = "put a backup of the store in its place"
 
 
 def remedy(context: Context, found: Contradiction) -> str:
@@ -70,7 +70,7 @@ def unblock(context: Context, number: int) -> bool:
 
 def beyond(found: Contradiction, error: Exception) -> str:
     """Return what to say where other records keep a remedy from being carried out."""
-    return f"{found.message}: its remedy needs other records that cannot be read ({error}); {_BACKUP}"
+    return f"{found.message}: its remedy needs other records that cannot be read ({error}); {RESTORE}"
 
 
 def is_safe(found: Contradiction) -> bool:
@@ -83,7 +83,7 @@ def is_safe(found: Contradiction) -> bool:
 
 def _run_number(found: Contradiction) -> int:
     if found.run is None:
-        raise WrongState(f"{found.message}: no run is named; {_BACKUP}")
+        raise WrongState(f"{found.message}: no run is named; {RESTORE}")
     return found.run
 
 
@@ -126,7 +126,7 @@ def _settle_row(connection: sqlite3.Connection, found: Contradiction) -> str:
             (STATUS_NUMBER[status], json.dumps(reason or AMBIGUOUS), row.schedule, row.place),
         )
         return f"{found.rows[0]} is {status.value}"
-    raise WrongState(f"{found.message}: its row cannot be found again; {_BACKUP}")
+    raise WrongState(f"{found.message}: its row cannot be found again; {RESTORE}")
 
 
 _STATUS_OF_REASON = {
@@ -173,10 +173,10 @@ def _enter_occurrence(context: Context, connection: sqlite3.Connection, found: C
     run = runs.find(connection, number)
     assert run is not None
     if run.schedule is None or run.instant is None:
-        raise WrongState(f"{found.message}; {_BACKUP}")
+        raise WrongState(f"{found.message}; {RESTORE}")
     there = evidence.occurrence_at(connection, run.schedule, run.instant)
     if there is not None and there.run is not None and there.run != number:
-        raise WrongState(f"{found.message}: both say that the instant is theirs; {_BACKUP}")
+        raise WrongState(f"{found.message}: both say that the instant is theirs; {RESTORE}")
     if there is None:
         row = Settlement(instant=run.instant, status=run.status, run=number)
         place = occurrences.reserve_places(connection, 1)
@@ -198,7 +198,7 @@ def _enter_run(context: Context, connection: sqlite3.Connection, found: Contradi
     )  # fmt: skip
     state = schedules.find(connection, found.schedule)
     if row is None or row.instant is None or state is None:
-        raise WrongState(f"{found.message}: its row cannot be found again; {_BACKUP}")
+        raise WrongState(f"{found.message}: its row cannot be found again; {RESTORE}")
     there = evidence.run_at(connection, found.schedule, row.instant)
     if there is not None and there.status is not None:
         occurrences.give_to_run(connection, found.schedule, row.instant, there.number, there.status)
@@ -299,7 +299,7 @@ def _take_file(context: Context, connection: sqlite3.Connection, found: Contradi
     if found.run is not None:
         return _end_run(context, connection, found.run)
     if found.is_history:
-        raise WrongState(f"{found.message}: nothing is decided by it any more; {_BACKUP} to have it back")
+        raise WrongState(f"{found.message}: nothing is decided by it any more; a backup has it as it was")
     number = found.schedule if found.deployment is None else found.deployment
     assert number is not None
     row = definitions.get(connection, number)
@@ -323,7 +323,7 @@ def _file_of(context: Context, row: DefinitionRow) -> bytes:
     state = files.read_definition_file(context.layout, row.kind, row.id)
     if state.content is None:
         why = "is gone" if state.problem is None else state.problem.message
-        raise WrongState(f"{context.layout.definition(row.kind, row.id)} cannot be taken, it {why}; put it back, or {_BACKUP}")
+        raise WrongState(f"{context.layout.definition(row.kind, row.id)} cannot be taken, it {why}; put it back, or {RESTORE}")
     return state.content
 
 
@@ -348,7 +348,7 @@ def _point_at_named(context: Context, connection: sqlite3.Connection, found: Con
     definition, _ = context.schedule(row.number, row.revision)
     deployment = definitions.find(connection, "deployment", definition.deployment)
     if deployment is None or deployment.deleted_at is not None:
-        raise WrongState(f"deployment {definition.deployment} is not there; make it, or {_BACKUP}")
+        raise WrongState(f"deployment {definition.deployment} is not there; make it, or {RESTORE}")
     schedules.set_deployment(connection, row.number, deployment.number)
     return f"schedule {row.id} is entered with deployment {definition.deployment}"
 
@@ -360,7 +360,7 @@ def _enter_state(context: Context, connection: sqlite3.Connection, found: Contra
     definition, _ = context.schedule(row.number, row.revision)
     deployment = definitions.find(connection, "deployment", definition.deployment)
     if deployment is None:
-        raise WrongState(f"deployment {definition.deployment} is not there; make it, or {_BACKUP}")
+        raise WrongState(f"deployment {definition.deployment} is not there; make it, or {RESTORE}")
     last = evidence.last_instant(connection, row.number)
     now = context.now()
     begins = now if last is None else max(now, last)
@@ -435,7 +435,7 @@ def _clear_unreadable(context: Context, connection: sqlite3.Connection, found: C
             found.schedule is None or (state is not None and state.is_readable)
         )
     if not is_mended:
-        raise WrongState(f"{found.message}; {_BACKUP}")
+        raise WrongState(f"{found.message}; {RESTORE}")
     return f"what could not be read of {row} is cleared, or taken from other records"
 
 
@@ -444,7 +444,7 @@ def _clear_run(context: Context, connection: sqlite3.Connection, number: int) ->
         return f"what could not be read of {name_of_run(number)} is cleared"
     run = evidence.run(connection, number)
     if run is None or (run.problem is not None and not run.is_status_unknown):
-        raise WrongState(f"{name_of_run(number)}: {run.problem if run else 'it is not there'}; {_BACKUP}")
+        raise WrongState(f"{name_of_run(number)}: {run.problem if run else 'it is not there'}; {RESTORE}")
     return _end_run(context, connection, number)
 
 

@@ -1,12 +1,15 @@
 """Run directories that the ledger does not know: an older ledger was put back (contract 2.8).
 
 Each says in `run.json` whose run it is. It is entered as `failed`, reason `ledger-restored`, so that neither its id nor its
-occurrence is ever used again. What cannot say so keeps its id from being used again, and is left for a person to look at.
+occurrence is ever used again. What cannot say so keeps its id from being used again, and is left for a person to look at. A run
+that the ledger knows, and that went further than it knows, is ended likewise.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,15 +18,20 @@ from pathlib import Path
 from wfctl.core.definition import is_valid_id
 from wfctl.core.instants import to_micros
 from wfctl.core.model import Json, Settlement, Status, run_name, run_number
+from wfctl.core.steps import Ended
+from wfctl.keeper.records import record_path
 from wfctl.operations.context import Context
 from wfctl.store import rundir
 from wfctl.store.layout import Kind
 from wfctl.store.ledger import definitions, evidence, executions, occurrences, runs, schedules
+from wfctl.store.ledger.rows import UnreadableRow
+from wfctl.store.ledger.runs import RunRow
 from wfctl.store.locks import is_held
 from wfctl.store.rundir import RunIdentity
 
 LOG = logging.getLogger("wfctl.restored")
 _AT_ONCE = 100  #: entered in one transaction
+_NUMBER = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 REASON: dict[str, Json] = {"code": "ledger-restored"}
 
 
@@ -96,6 +104,7 @@ def enter_unknown(context: Context) -> list[str]:
             for each in part:
                 if each.identity is not None:
                     _enter(connection, each.number, each.identity, context.now())
+    _end_what_went_on(context)
     for each in found:
         name = run_name(each.number)
         if each.identity is not None:
@@ -169,6 +178,58 @@ def _number_of(connection: sqlite3.Connection, kind: Kind, name: str, now: datet
     number = definitions.insert(connection, kind, name, created_at=to_micros(now))
     definitions.mark_deleted(connection, number, at=to_micros(now))
     return number
+
+
+def went_on(context: Context) -> list[tuple[RunRow, int]]:
+    """Return the unfinished runs whose directory has executions that the ledger never marked, each with the last of them.
+
+    A mark is durable before its execution's directory is made, so an older ledger was put back: to go on from it would do again
+    what was done already.
+    """
+    connection = context.ledger.connection
+    found = []
+    for run in runs.unfinished(connection):
+        paths = context.layout.run(run.id)
+        if paths.driver_lock.exists() and is_held(paths.driver_lock):
+            continue  # a command is at work on it
+        last = max((k for k in _executions_in(paths.root) if record_path(paths.execution(k).root).exists()), default=0)
+        try:
+            known = [row.k for row in executions.of_run(connection, run.number)]  # after the look: a supervisor may be at work
+        except UnreadableRow:
+            continue  # a contradiction, which has its own remedy (7.4)
+        if last > max(known, default=0):
+            found.append((run, last))
+    return found
+
+
+def _executions_in(directory: Path) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(directory) if _NUMBER.fullmatch(name)]  # noqa: PTH208 - names only
+    except OSError:
+        return []
+
+
+def _end_what_went_on(context: Context) -> None:
+    found = went_on(context)
+    if not found:
+        return
+    now = context.now()
+    with context.ledger.transaction() as connection:
+        for run, _ in found:
+            for row in executions.of_run(connection, run.number):
+                if row.how is None:
+                    executions.settle(connection, row, how=Ended.UNKNOWN, started_at=row.started_at, ended_at=now)
+            runs.change_status(connection, run, Status.FAILED, reason=REASON, ended_at=now, interrupt=None, stop=None)
+            if run.schedule is not None and run.instant is not None:
+                occurrences.set_status(connection, run.schedule, run.instant, Status.FAILED)
+                schedules.slot_freed(connection, run.schedule, now)
+    for run, k in found:
+        LOG.warning(
+            "%s went on to execution %d, which the ledger does not know: an older one seems to be put back; the run is failed",
+            run.id,
+            k,
+            extra={"action": "run_restored", "run": run.id},
+        )
 
 
 def restored_count(connection: sqlite3.Connection) -> int:

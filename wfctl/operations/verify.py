@@ -9,6 +9,7 @@ from typing import Any
 from wfctl.core.contradictions import REMEDIES, Code, Contradiction, name_of_run
 from wfctl.core.instants import format_instant, from_micros
 from wfctl.core.model import run_number
+from wfctl.core.near import near_data
 from wfctl.core.plain import suggestion
 from wfctl.errors import DamagedStore, InvalidArgument, WfctlError
 from wfctl.operations import consistency, reconcile, remedies, restored
@@ -16,9 +17,11 @@ from wfctl.operations.context import Context
 from wfctl.operations.views import ContradictionView, FixView, InfoView, RecordsView, VerifyView
 from wfctl.store.artifacts import artifact_problem
 from wfctl.store.ledger import definitions, evidence, schedules
+from wfctl.store.ledger.connection import RESTORE
 from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.schema import FORMAT
 from wfctl.store.locks import is_held, read_owner
+from wfctl.store.swap import kept_directories
 
 _PASSES = 4  #: a remedy may bring to light what was hidden behind what it remedied
 _CLASSES = ("definitions", "schedules", "occurrences", "runs", "executions")
@@ -67,7 +70,8 @@ def _codes(fix: Sequence[str]) -> frozenset[Code]:
     for word in fix:
         if word not in known:
             raise InvalidArgument(
-                f"no contradiction is called {word!r}{suggestion(word, known)}", {"argument": "fix", "known": known}
+                f"no contradiction is called {word!r}{suggestion(word, known)}",
+                {"argument": "fix", "known": known, **near_data(word, known)},
             )
     return frozenset(Code(word) for word in fix)
 
@@ -78,7 +82,7 @@ def _check_file(context: Context) -> None:
         evidence.check_counters(connection)
     if problems:
         raise DamagedStore(
-            f"{context.ledger.path} is damaged ({problems[0]}); it was left as it is: put a backup of the store in its place",
+            f"{context.ledger.path} is damaged ({problems[0]}); it was left as it is: {RESTORE}",
             {"path": str(context.ledger.path), "problems": problems},
         )
 
@@ -237,6 +241,10 @@ def _notes(context: Context, found: Sequence[Contradiction], only: frozenset[tup
     count = restored.restored_count(context.ledger.connection)
     if count:
         yield f"{count} runs were entered as failed (ledger-restored): an older ledger was put back once"
+    for run, k in restored.went_on(context):
+        yield f"{run.id} went on to execution {k}, which the ledger does not know; the next start of a supervisor fails it"
+    for kept in kept_directories(context.layout):
+        yield f"{kept} is what a restore replaced, {_tree_size(kept) // 2**20} MiB; remove it once nobody needs it"
     for each in restored.unknown_directories(context):
         name = name_of_run(each.number)
         if each.identity is not None:
@@ -269,6 +277,7 @@ def info(context: Context) -> InfoView:
         ledger_bytes=sum(_size(layout.ledger.with_name(f"ledger.db{end}")) for end in ("", "-wal")),
         runs_bytes=_tree_size(layout.runs),
         artifacts_bytes=_tree_size(layout.artifacts),
+        replaced_bytes=sum(_tree_size(kept) for kept in kept_directories(layout)),
         owner=said,
         oldest=from_micros(oldest) if isinstance(oldest, int) else None,
     )

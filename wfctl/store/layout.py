@@ -22,6 +22,7 @@ class Layout:
         "deployments",
         "ledger",
         "notices",
+        "restoring",
         "root",
         "runs",
         "scheduler_lock",
@@ -38,6 +39,7 @@ class Layout:
         self.runs = root / "runs"
         self.notices = root / "notices"
         self.ledger = root / "ledger.db"
+        self.restoring = root / "restoring"
         self.scheduler_lock = root / "scheduler.lock"
         self.control_socket = root / "control.sock"
 

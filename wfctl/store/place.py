@@ -5,12 +5,13 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wfctl.errors import CannotCreate, NoStore, NotAllowed, WfctlError
+from wfctl.errors import CannotCreate, DamagedStore, NoStore, NotAllowed, WfctlError
 from wfctl.store.disk import DIRECTORY_MODE, Disk, is_temporary
 from wfctl.store.layout import Layout
 
@@ -51,6 +52,9 @@ _NETWORK_FUSE = (
 )
 
 
+_FILES = {"wfctl.toml", "ledger.db", "ledger.db-wal", "ledger.db-shm", "scheduler.lock"}
+
+
 def open_place(root: Path) -> Layout:
     """Given the path of a store, check where it stands and return its layout, links in the path resolved.
 
@@ -62,10 +66,18 @@ def open_place(root: Path) -> Layout:
         raise _no_store(root) from None
     except (OSError, RuntimeError) as error:
         raise NotAllowed(f"cannot reach the store {root}: {getattr(error, 'strerror', None) or error}") from error
-    if os.access(real, os.X_OK) and not _is_store(real):
+    refuse_half_restored(real)
+    if os.access(real, os.X_OK) and not is_store(real):
         raise _no_store(root)
     check_place(root)
     return Layout(real)
+
+
+def refuse_half_restored(root: Path) -> None:
+    """Raise DamagedStore for a store that a backup was only partly put back into: nothing but that may use it."""
+    if os.path.lexists(Layout(root).restoring):
+        said = "a backup was being put back and that was cut short; run `wfctl store restore FILE` again, which finishes it"
+        raise DamagedStore(f"{root}: {said}", {"path": str(root)})
 
 
 def make_store(root: Path, disk: Disk, *, if_absent: bool = False) -> bool:
@@ -75,11 +87,12 @@ def make_store(root: Path, disk: Disk, *, if_absent: bool = False) -> bool:
     Raise CannotCreate for a store that is there, a directory in use for something else, or a refusal of the system, and
     NotAllowed for a place that contract 2.7 refuses.
     """
-    if _is_store(root):
+    refuse_half_restored(root)
+    if is_store(root):
         check_place(root)
         if if_absent:
             return False
-        raise CannotCreate(f"{root} is a store already; `wfctl init --if-absent` accepts that")
+        raise CannotCreate(f"{root} is a store already; `wfctl init --if-absent` accepts that", {"add": ["--if-absent"]})
     _require_unused(root)
     check_place(root)
     try:
@@ -137,7 +150,7 @@ def check_place(root: Path, *, filesystem_of: Callable[[Path], str] | None = Non
     for directory in _above(root):
         _check_above(directory, owner)
     for directory in real.parents:
-        if _is_store(directory):
+        if is_store(directory):
             raise NotAllowed(f"{real} lies inside the store {directory}; choose a place outside it")
     filesystem = (filesystem_of or filesystem_type)(real)
     if is_network_filesystem(filesystem):
@@ -183,13 +196,15 @@ def _unescape(field: str) -> str:
 
 
 def _no_store(root: Path) -> NoStore:
+    quoted = shlex.quote(str(root))
     return NoStore(
-        f"there is no store at {root}; make one with `wfctl --store {root} init`, or name another with --store",
+        f"there is no store at {root}; make one with `wfctl --store {quoted} init`, or name another with --store",
         {"path": str(root)},
     )
 
 
-def _is_store(directory: Path) -> bool:
+def is_store(directory: Path) -> bool:
+    """Tell whether a directory is a store: it has a ledger, and definitions."""
     try:
         return (directory / "ledger.db").is_file() and (directory / "schedules").is_dir()
     except OSError:
@@ -197,7 +212,7 @@ def _is_store(directory: Path) -> bool:
 
 
 def _require_unused(root: Path) -> None:
-    known = {entry.name for entry in Layout(root).directories()} | {"wfctl.toml", "ledger.db", "ledger.db-wal", "ledger.db-shm"}
+    known = {entry.name for entry in Layout(root).directories()} | _FILES
     try:
         foreign = sorted(entry.name for entry in root.iterdir() if entry.name not in known and not is_temporary(entry.name))
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from wfctl.errors import CannotCreate, DamagedStore, InvalidArgument, IoError, T
 from wfctl.store.ledger.schema import APPLICATION_ID, FORMAT, MIGRATIONS, TABLES
 
 BUSY_TIMEOUT_S = 20.0
+RESTORE = "put a backup back with `wfctl store restore FILE`"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -31,7 +32,7 @@ class Ledger:
         self.point = point or (lambda name: None)
         self.commits = 0  #: how many transactions that wrote anything were committed over this connection
         self.is_writing = False  #: within `transaction`: what is read may yet be rolled back
-        _refuse_foreign(path)
+        refuse_foreign(path)
         self._connection: sqlite3.Connection | None = _connect(path)
         try:
             with translated(path):
@@ -119,7 +120,7 @@ class Ledger:
         with self.reading() as connection:
             found = connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()
         if found is None or not isinstance(found[0], str):
-            raise DamagedStore(f"{self.path} does not say which store it is of; put a backup of the store in its place")
+            raise DamagedStore(f"{self.path} does not say which store it is of; {RESTORE}")
         return found[0]
 
 
@@ -139,7 +140,7 @@ def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
     primary = number & 0xFF if number is not None else None
     data = {"path": str(path), "sqlite": getattr(error, "sqlite_errorname", None)}
     if primary in _DAMAGE:
-        return DamagedStore(f"{path} is damaged ({error}); it was left as it is: put a backup of the store in its place", data)
+        return DamagedStore(f"{path} is damaged ({error}); it was left as it is: {RESTORE}", data)
     if primary in _BUSY:
         return TimedOut(f"{path} was held by another writer for {BUSY_TIMEOUT_S:.0f} s; try again", data)
     if isinstance(error, sqlite3.IntegrityError):
@@ -153,7 +154,7 @@ def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     try:
         is_regular = stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
-        message = f"{path} is missing, though the store is there; put a backup of the store in its place"
+        message = f"{path} is missing, though the store is there; {RESTORE}"
         raise DamagedStore(message) from None
     except OSError as error:
         raise IoError(f"cannot use {path}: {error.strerror}", {"errno": error.errno, "path": str(path)}) from error
@@ -174,12 +175,21 @@ def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     return connection
 
 
+def connect_to_read(path: Path, *, is_at_rest: bool = False) -> sqlite3.Connection:
+    """Return a connection that cannot write. `is_at_rest`: where there is no write-ahead log, none is made for it either.
+
+    Raise DamagedStore for what is no file, IoError.
+    """
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return _connect(path, "ro&immutable=1" if is_at_rest and not has_log else "ro")
+
+
 def _text(data: bytes) -> str:
     """One text that is not UTF-8 any more must not keep the rows around it from being read; digests tell of it (7.4)."""
     return data.decode("utf-8", "replace")
 
 
-def _refuse_foreign(path: Path) -> None:
+def refuse_foreign(path: Path) -> None:
     """Look at what is no ledger of ours, or of a newer format, without a way to write: it stays as it is, byte for byte.
 
     A connection that may write would move its write-ahead log into it when closed. SQLite must do the looking: a descriptor of
@@ -194,7 +204,7 @@ def _refuse_foreign(path: Path) -> None:
     finally:
         probe.close()
     if application != APPLICATION_ID:
-        raise DamagedStore(f"{path} is no ledger of wfctl; it was left as it is: put a backup of the store in its place")
+        raise DamagedStore(f"{path} is no ledger of wfctl; it was left as it is: {RESTORE}")
     if found > FORMAT:
         raise DamagedStore(f"{path} has format {found}, this wfctl knows {FORMAT}; it was left as it is: use a newer wfctl")
 

@@ -16,6 +16,7 @@ from wfctl.core.instants import to_micros
 from wfctl.core.model import RUN_STATUSES, Status
 from wfctl.errors import DamagedStore
 from wfctl.store.ledger import definitions, executions, occurrences, runs
+from wfctl.store.ledger.connection import RESTORE
 from wfctl.store.ledger.rows import UnreadableRow, try_micros
 from wfctl.store.ledger.schema import DEPLOYMENT, SCHEDULE, STATUS_OF
 
@@ -304,7 +305,7 @@ def check_counters(connection: sqlite3.Connection) -> None:
     """Raise DamagedStore where the numbers that only grow cannot be read: then no id is safe from being used again."""
     found = connection.execute("SELECT occurrence, run, clock FROM counters").fetchone()
     if found is None or not all(isinstance(number, int) for number in found):
-        raise DamagedStore("the counters of the ledger cannot be read; put a backup of the store in its place")
+        raise DamagedStore(f"the counters of the ledger cannot be read; {RESTORE}")
 
 
 _LAST_PLACE = "SELECT place FROM occurrences WHERE place < 4611686018427387904 ORDER BY place DESC LIMIT 1"
