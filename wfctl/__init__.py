@@ -5,7 +5,9 @@ The public names of contract 9.4, handed on lazily so that importing `wfctl` cos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  #: as typing has it; that is not loaded here, so that Ctrl-C finds nothing to break off
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 

@@ -183,6 +183,65 @@ def test_11_3_at_a_terminal_the_editor_has_it_and_ctrl_c_is_the_editors(nightly:
 # diff -------------------------------------------------------------------------------------------------------------------
 
 
+def schedule_file(wfctl: Wfctl) -> Path:
+    return wfctl.root / "schedules/nightly.toml"
+
+
+def test_2_3_a_blocked_schedule_is_mended_in_its_own_text(nightly: Wfctl, scripted: Scripted) -> None:
+    path = schedule_file(nightly)
+    path.write_text("# who wrote this?\n" + path.read_text().replace('"skip"', '"skop"', 1))
+    [blocked] = nightly.ok("schedules", "--state", "blocked", "-o", "json").json["items"]
+    assert blocked["id"] == "nightly"
+    done = nightly.ok("schedule", "edit", "nightly", "--editor", scripted("text = text.replace('skop', 'queue')"))
+    assert "# wfctl: schedule nightly is blocked" in scripted.seen(1) and '>>> overlap = "skop"' in scripted.seen(1)
+    assert "did you mean" in scripted.seen(1)
+    assert "revision 1 -> 2" in done.err
+    assert path.read_text().startswith("# who wrote this?\n")  # it stays a file that was written by hand
+    assert nightly.ok("schedule", "show", "nightly", "-o", "json").json["definition"]["overlap"] == "queue"
+    assert kept(nightly) == []
+
+
+def test_2_3_what_is_still_wrong_opens_again_and_nothing_is_written(nightly: Wfctl, scripted: Scripted) -> None:
+    path = schedule_file(nightly)
+    path.write_text(path.read_text() + "x =\n")
+    before = path.read_bytes()
+    turns = ("text = text.replace('x =', 'deployment = \"none\"')", "text = text.replace('deployment = \"none\"', 'y =')", "0")
+    refused = nightly("schedule", "edit", "nightly", "--editor", scripted(*turns))
+    assert refused.status == 65 and "your text is kept in" in refused.err
+    assert path.read_bytes() == before
+
+
+def test_2_3_a_file_that_is_gone_is_put_back_as_it_was(nightly: Wfctl, scripted: Scripted) -> None:
+    path = schedule_file(nightly)
+    before = path.read_bytes()
+    path.unlink()
+    assert "schedules/nightly.toml is gone" in nightly.ok("schedules").out
+    tried = nightly.ok("schedule", "edit", "nightly", "--editor", scripted("0"), "--dry-run")
+    assert "dry run" in tried.err and not path.exists()
+    done = nightly.ok("schedule", "edit", "nightly", "--editor", scripted("0", "0"))
+    assert "revision 1 stays" in done.err
+    assert path.read_bytes() == before
+    assert nightly.ok("schedule", "show", "nightly", "-o", "json").json["state"] == "active"
+
+
+def test_2_3_a_text_of_somebody_else_is_not_written_over(nightly: Wfctl, scripted: Scripted) -> None:
+    path = schedule_file(nightly)
+    path.write_text("x =\n")
+    mine = 'format = 1\ndeployment = "dump"\n[trigger]\nkind = "interval"\nevery = "1h"\n'
+    editor = scripted(f"import pathlib\npathlib.Path({str(path)!r}).write_text('theirs =\\n')\ntext = {mine!r}")
+    refused = nightly("schedule", "edit", "nightly", "--editor", editor)
+    assert refused.status == 80 and "your text is kept in" in refused.err
+    assert path.read_text() == "theirs =\n"
+
+
+def test_2_3_a_blocked_deployment_is_mended_likewise(nightly: Wfctl, scripted: Scripted) -> None:
+    (nightly.root / "deployments/dump.toml").write_text("command = [\n")
+    assert nightly.ok("deployment", "show", "dump", "-o", "json").json["state"] == "blocked"
+    nightly.ok("deployment", "edit", "dump", "--editor", scripted("text = 'format = 1\\ncommand = [\"/bin/false\"]\\n'"))
+    shown = nightly.ok("deployment", "show", "dump", "-o", "json").json
+    assert (shown["state"], shown["definition"]["command"]) == ("active", ["/bin/false"])
+
+
 def test_diff_of_revisions_and_files(nightly: Wfctl, tmp_path: Path) -> None:
     nightly.ok("schedule", "set", "nightly", "trigger.expression=0 3 * * *", "misfire=latest")
     done = nightly("schedule", "diff", "nightly@1", "nightly@2", "-o", "json")

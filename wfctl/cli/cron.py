@@ -10,6 +10,7 @@ import click
 
 from wfctl.cli import parse, preview, render, streams, values
 from wfctl.cli.base import Common, command
+from wfctl.cli.completing import ZONE
 from wfctl.cli.render import Column
 from wfctl.cli.text import escape
 from wfctl.errors import InvalidArgument, InvalidDefinition
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from wfctl.cli.style import Paint
-    from wfctl.core.cron import ExpressionRefused
     from wfctl.core.model import CronTrigger, Trigger
     from wfctl.core.rhythm import Rhythm
 
-_WIDEST = 60  #: characters of an expression that are shown above a caret
 _MARKS = {"gap": "gap: moved", "fold-first": "fold: 1st pass", "fold-second": "fold: 2nd pass"}
 MOST = 10_000  #: instants listed at once
 
@@ -31,6 +30,8 @@ def instant_columns(now: datetime, rows: list[dict[str, Any]], *, with_schedule:
     """Return the columns of a list of coming instants."""
     marks: Mapping[str, str] = _MARKS if is_narrow else preview.NOTES
     first = [Column(key="schedule_id", title="SCHEDULE", raw=lambda it: it["schedule_id"], keep=True)] if with_schedule else []
+    is_short = any("more" in row for row in rows)
+    more = [Column(key="more", title="MORE", raw=lambda it: it.get("more"), keep=True)] if is_short else []
     return [
         *first,
         Column(key="instant", title="INSTANT (UTC)", raw=lambda it: it["instant"], keep=True),
@@ -43,6 +44,7 @@ def instant_columns(now: datetime, rows: list[dict[str, Any]], *, with_schedule:
             show=lambda it: marks.get(it["note"] or "", ""),
             keep=any(row["note"] for row in rows),
         ),
+        *more,
     ]
 
 
@@ -93,7 +95,9 @@ def check_count(count: int) -> None:
         raise InvalidArgument(f"-n must be from 1 to {MOST}, not {count}")
 
 
-zone_option = click.option("--timezone", metavar="ZONE", help="The zone that the expression is read in (default UTC).")
+zone_option = click.option(
+    "--timezone", metavar="ZONE", type=ZONE, help="The zone that the expression is read in (default UTC)."
+)
 _expression = click.argument(
     "expression", metavar="EXPRESSION", nargs=-1, required=True, callback=lambda ctx, param, words: _in_quotes(words),
     help="Five fields in one argument: '30 2 * * 1-5'.",
@@ -136,8 +140,7 @@ def next_instants(common: Common, expression: str, timezone: str | None, count: 
 
 
 def _trigger(expression: str, timezone: str | None, after: datetime) -> CronTrigger:
-    """Return what is asked about. Raise InvalidDefinition, with a caret below each field that is wrong."""
-    from wfctl.core.cron import ExpressionRefused, parse_expression
+    """Return what is asked about. Raise InvalidDefinition that says of each field that is wrong where it stands."""
     from wfctl.core.model import CronTrigger
     from wfctl.core.trigger import check_fires, parse_trigger
 
@@ -145,48 +148,12 @@ def _trigger(expression: str, timezone: str | None, after: datetime) -> CronTrig
     try:
         trigger = parse_trigger(plain)
     except InvalidDefinition as error:
-        try:
-            parse_expression(expression)
-        except ExpressionRefused as refused:
-            others = [problem for problem in error.problems if problem.path != "trigger.expression"]
-            lines = [*_carets(expression, refused), *(f"{problem.path}: {problem.message}" for problem in others)]
-            message = "\n".join(["the expression cannot be read", *lines])
-            raise InvalidDefinition(message, _places(error, refused), problems=error.problems) from error
-        raise
+        said = [problem.message for problem in error.problems]
+        what = said[0] if len(said) == 1 else f"{len(said)} problems" + "".join(f"\n  {each}" for each in said)
+        raise InvalidDefinition(f"the expression cannot be read: {what}", problems=error.problems) from error
     assert isinstance(trigger, CronTrigger)
     check_fires(trigger, after)
     return trigger
-
-
-def _places(error: InvalidDefinition, refused: ExpressionRefused) -> dict[str, Any]:
-    """The error's data: of a problem of the expression also where in it that stands, counted from 0."""
-    marks = iter(refused.marks)
-    problems = []
-    for problem in error.problems:
-        mark = next(marks, None) if problem.path == "trigger.expression" else None
-        problems.append({**problem.to_json(), "start": mark and mark[0], "end": mark and mark[1]})
-    return {**error.data, "problems": problems}
-
-
-def _carets(expression: str, refused: ExpressionRefused) -> list[str]:
-    """The expression with a caret line and a sentence for each thing that is wrong with it.
-
-    What is no printable ASCII is shown as `?`, so that carets stand where they should; of a long one the part around the mark.
-    """
-    shown = "".join(letter if " " <= letter <= "~" else " " if letter == "\t" else "?" for letter in expression)
-    lines: list[str] = []
-    above = None
-    for message, mark in zip(refused.messages, refused.marks, strict=True):
-        start, end = mark or (0, len(shown))
-        first = max(0, start - _WIDEST // 2) if len(shown) > _WIDEST else 0
-        part = shown[first : first + _WIDEST]
-        before, after = "..." if first else "", "..." if first + _WIDEST < len(shown) else ""
-        if (line := f"| {before}{part}{after}") != above and shown.strip():
-            lines.append(line)
-            above = line
-        carets = "^" * max(1, min(end, first + _WIDEST) - start)
-        lines += [f"| {' ' * (len(before) + start - first)}{carets}", message] if shown.strip() else [message]
-    return lines
 
 
 # Explaining -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -13,6 +13,7 @@ from wfctl.cli.editing import EditLoop, Given, Subject
 from wfctl.errors import RevisionConflict
 
 if TYPE_CHECKING:
+    from wfctl.operations.mending import BrokenFile
     from wfctl.operations.store import Store
 
 SCHEDULE_HELP = {
@@ -56,12 +57,22 @@ def schedule(common: Common, schedule_id: str, editor: str | None, no_preview: b
 
     What is wrong is shown on top and the editor opened again; an unchanged or emptied text cancels. Where somebody saved
     meanwhile nothing is changed, and your text is kept beside theirs. The exit status is 1 where nothing was saved.
+
+    Of a blocked schedule the file is opened as it stands, with what is wrong on top; one that is gone is put back.
     """
     from wfctl.cli.schedule import replayed, said_of_change
+    from wfctl.operations import mending
     from wfctl.operations.schedules import FIELDS
 
     with common.open() as store:
         current = store.get_schedule(schedule_id=schedule_id)
+        if (broken := mending.broken_file(store.context, "schedule", schedule_id)) is not None:
+            if not _mend(common, store, "schedule", schedule_id, broken, SCHEDULE_HELP, editor, dry_run):
+                return 1
+            mended = store.get_schedule(schedule_id=schedule_id)
+            said_of_change(common, current, mended)
+            render.item(common, mended, details=lambda paint: preview.card(mended, paint, common.now()), name=mended.id)
+            return 0
 
         def save(fields: dict[str, Any], unset: list[str], is_dry: bool) -> Any:
             asked.update(fields)
@@ -101,10 +112,17 @@ def deployment(common: Common, deployment_id: str, editor: str | None, no_previe
     meanwhile nothing is changed, and your text is kept beside theirs. The exit status is 1 where nothing was saved.
     """
     from wfctl.cli.deployment import headline
+    from wfctl.operations import mending
     from wfctl.operations.deployments import FIELDS
 
     with common.open() as store:
         current = store.get_deployment(deployment_id=deployment_id)
+        if (broken := mending.broken_file(store.context, "deployment", deployment_id)) is not None:
+            if not _mend(common, store, "deployment", deployment_id, broken, DEPLOYMENT_HELP, editor, dry_run):
+                return 1
+            mended = store.get_deployment(deployment_id=deployment_id)
+            render.item(common, mended, details=lambda paint: headline(mended, paint), name=mended.id)
+            return 0
 
         def save(fields: dict[str, Any], unset: list[str], is_dry: bool) -> Any:
             replaced = {"steps"} if "command" in fields else {"command", "retries", "retry_delay", "timeout"}
@@ -185,6 +203,32 @@ class _Edit:
         theirs = get(**{f"{self._kind}_id": self._name})
         text = _as_text(_set_fields(theirs.definition or {}))
         return editing.three_way(_as_text(self._before), text, yours, (self._revision, theirs.revision or 0))
+
+
+def _mend(
+    common: Common, store: Store, kind: Literal["schedule", "deployment"], name: str, broken: BrokenFile,
+    help: Mapping[str, str], editor: str | None, dry_run: bool,
+) -> bool:  # fmt: skip
+    """Edit a file that blocks its definition, errors on top, until it can be taken up; return whether it was."""
+    from wfctl.operations import mending
+
+    def check(plain: Mapping[str, Any], text: str) -> None:
+        mending.mend(store.context, kind, name, broken, text.encode("utf-8", "surrogateescape"), dry_run=True)
+
+    subject = Subject(kind, name, broken.text, broken.error, broken.is_gone)
+    loop = EditLoop(common=common, subject=subject, help=help, editor=editing.editor_of(common.environ, editor), check=check)
+    try:
+        edited = loop.run()
+    except Given as given:
+        editing.say_given(common, given)
+        return False
+    try:
+        content = edited.text.encode("utf-8", "surrogateescape")
+        mending.mend(store.context, kind, name, broken, content, dry_run=dry_run)
+    except RevisionConflict as error:
+        raise loop.keep(edited.text, error) from error
+    _say_dry(common, dry_run)
+    return True
 
 
 def _set_fields(definition: Mapping[str, Any]) -> dict[str, Any]:

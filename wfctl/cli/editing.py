@@ -32,6 +32,8 @@ class Subject:
     kind: str
     name: str
     text: str  #: TOML
+    error: InvalidDefinition | None = None  #: what is wrong with it, where that is why it is edited
+    may_stay: bool = False  #: whether it is worth saving as it stands
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class EditLoop:
             if not text.strip():
                 self._path.unlink(missing_ok=True)
                 raise Given("the text is empty: nothing was saved")
-            if text == original:
+            if text == original and not self.subject.may_stay:
                 self._path.unlink(missing_ok=True)
                 hint = f"; if `{self.editor}` returns before you are done, give it an option to wait, such as `code --wait`"
                 raise Given("unchanged: nothing was saved" + (hint if took < _AT_ONCE_S else ""))
@@ -101,6 +103,10 @@ class EditLoop:
         return type(error)(f"{error.message}; your text is kept in {path}", {**error.data, "kept": str(path)})
 
     def _first_text(self) -> str:
+        if self.subject.error is not None:
+            begins = f"{self.subject.kind} {self.subject.name} is blocked"
+            shown = _with_errors(self.subject.text, self.subject.error, begins)
+            return "\n".join([shown, *self._help_lines(), ""])
         head = [
             f"{OURS} {self.subject.kind} {self.subject.name}. Save and leave the editor; empty the file, or change nothing, to",
             f"{OURS} cancel. Lines that begin with `{OURS}` or `{HELP}` are not kept; remarks go into `notes`"
@@ -183,12 +189,12 @@ def located(error: WfctlError, text: str) -> list[Problem]:
     return [now if was.line is None else was for was, now in zip(problems, placed, strict=True)]
 
 
-def _with_errors(text: str, error: WfctlError) -> str:
+def _with_errors(text: str, error: WfctlError, begins: str = "nothing was saved") -> str:
     """Return the text to be opened again: what is wrong on top, and a mark before each wrong line."""
     problems = located(error, text)
     marked = {problem.line for problem in problems if problem.line}
     where = f"Mend the lines marked {MARK.strip()}" if marked else "Mend it"
-    head = [f"{OURS} nothing was saved. {where}, or empty the file to cancel."]
+    head = [f"{OURS} {begins}. {where}, or empty the file to cancel."]
     for problem in problems:
         said = f"{problem.path}: {problem.message}" if problem.path else problem.message
         head += [f"{OURS} {error.code}: {line}" for line in escape_lines(said).splitlines()]

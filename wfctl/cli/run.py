@@ -73,7 +73,7 @@ def columns(now: datetime | Callable[[], datetime]) -> list[Column]:
         Column(
             key="deployment_revision", title="DEPLOYMENT REV", raw=lambda it: it.deployment_revision, right=True, extra=True
         ),
-        render.instants("ended_at", "ENDED", lambda it: it.ended_at, extra=True),
+        render.instants("ended_at", "ENDED (UTC)", lambda it: it.ended_at, extra=True),
         Column(key="signal", title="SIGNAL", raw=lambda it: it.signal, right=True, extra=True),
     ]
 
@@ -109,7 +109,7 @@ def runs(
         del chosen["until"]
         _watch(common, chosen, limit)
         return
-    with common.open() as store:
+    with common.open(may_log=False) as store:
         paging.write(
             common,
             lambda size, place: store.list_runs(limit=size, cursor=place, **chosen),
@@ -297,8 +297,22 @@ def outcome(view: RunView) -> str:
     said = f"{view.run_id} {view.status}" + (f" after {took}" if took else "")
     reason = _why(view)
     if view.status == "interrupted":
-        return f"{escape(said)}: {escape(reason)}; go on with `wfctl run resume {view.run_id}`"
+        return f"{escape(said)}: {escape(reason)}; go on with `{answer_line(view)}`"
     return escape(f"{said}: {reason}" if reason else said)
+
+
+def answer_line(view: RunView) -> str:
+    """Return the command that answers a run that waits, with the names that its question requires."""
+    schema = (view.interrupt or {}).get("schema") if isinstance(view.interrupt, dict) else None
+    known = schema if isinstance(schema, dict) else {}
+    required, fields = known.get("required"), known.get("properties")
+    kinds = {"boolean": "true", "integer": "0", "number": "0"}
+    words = ["wfctl", "run", "resume", view.run_id]
+    for name in required if isinstance(required, list) else ():
+        field = fields.get(name) if isinstance(fields, dict) else None
+        kind = field.get("type") if isinstance(field, dict) else None
+        words += ["--input", f"{name}={kinds.get(kind, 'VALUE') if isinstance(kind, str) else 'VALUE'}"]
+    return escape(values.command(words))
 
 
 # Resuming ---------------------------------------------------------------------------------------------------------------

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import difference, paging, parse, preview, prompt, render, streams, values
+from wfctl.cli import difference, paging, parse, preview, render, streams, values
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
-from wfctl.cli.paging import page_options, part_options
+from wfctl.cli.completing import ZONE, words
+from wfctl.cli.paging import page_options
 from wfctl.cli.render import Column
-from wfctl.cli.style import Paint, paint_for
+from wfctl.cli.schedules import columns
+from wfctl.cli.style import Paint
 from wfctl.cli.text import count_of, escape
 from wfctl.core import reasons
 from wfctl.errors import InvalidArgument, WfctlError
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from wfctl.operations.store import Store
     from wfctl.operations.views import RevisionView, ScheduleView
 
-STATES = ("active", "paused", "blocked", "finished", "deleted")
-SCHEMA, REVISIONS = "wfctl/schedules.v1", "wfctl/revisions.v1"
+REVISIONS = "wfctl/revisions.v1"
 #: keys whose value is text even where it looks like a number
 _TEXTS = frozenset(
     {
@@ -38,76 +39,10 @@ _TEXTS = frozenset(
 _KIND_OF = {"expression": "cron", "timezone": "cron", "every": "interval", "at": "oneshot"}
 _schedule_id = click.argument("schedule_id", metavar="ID", type=StoredId("schedule"), help="The id of the schedule.")
 _LISTED, _LISTED_UNTIL = 5, 100  #: coming instants that `next` shows, without and with --until
-
-
-def _field(name: str) -> Callable[[ScheduleView], Any]:
-    return lambda view: (view.definition or {}).get(name)
-
-
-def columns(now: datetime) -> list[Column]:
-    def left(view: ScheduleView) -> float | None:
-        return None if view.next_instant is None else (view.next_instant - now).total_seconds()
-
-    return [
-        Column(key="id", title="ID", raw=lambda it: it.id, keep=True),
-        Column(key="state", title="STATE", raw=lambda it: it.state, status=True, keep=True),
-        Column(key="trigger", title="TRIGGER", raw=_field("trigger"), show=lambda it: values.trigger(_field("trigger")(it))),
-        render.instants("next_instant", "NEXT (UTC)", lambda it: it.next_instant),
-        Column(key="left", title="LEFT", raw=left, show=lambda it: values.relative(it.next_instant, now)),
-        Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
-        Column(key="active_runs", title="ACTIVE", raw=lambda it: len(it.active_runs), right=True),
-        Column(key="deployment", title="DEPLOYMENT", raw=_field("deployment")),
-        Column(key="notes", title="NOTES", raw=remark, free=True),
-        Column(key="overlap", title="OVERLAP", raw=_field("overlap"), extra=True),
-        Column(key="misfire", title="MISFIRE", raw=_field("misfire"), extra=True),
-        render.instants("candidate", "HELD", lambda it: it.candidate and it.candidate.instant, extra=True),
-        render.instants("effective_from", "EFFECTIVE FROM", lambda it: it.effective_from, extra=True),
-    ]
-
-
-def remark(view: ScheduleView) -> str | None:
-    """What is most worth knowing of a schedule: why it is blocked or paused, else its notes."""
-    if view.diagnostic:
-        return str(view.diagnostic.get("message") or view.diagnostic.get("code"))
-    if view.paused_at:
-        return f"paused {values.instant(view.paused_at)}" + (f': "{view.pause_reason}"' if view.pause_reason else "")
-    if view.waits_until:
-        return f"waits for the clock until {values.instant(view.waits_until)}"
-    return (view.definition or {}).get("notes")
+_OFTEN = 12  #: of one schedule among others, from which on people see the first and a count
 
 
 # Looking ----------------------------------------------------------------------------------------------------------------
-
-
-@command()
-@click.option("--state", metavar="A,B,...", help="Only schedules in these states: active, paused, blocked, finished, deleted.")
-@click.option(
-    "--sort", type=click.Choice(("id", "next")), metavar="BY", default="id", show_default=True, help="Order by id or next."
-)
-@click.option("--include-deleted", is_flag=True, help="Deleted ones too.")
-@part_options
-def schedules(
-    common: Common, state: str | None, sort: str, include_deleted: bool, limit: int | None, cursor: str | None
-) -> None:
-    """List the schedules."""
-    if sort == "next" and (limit is not None or cursor is not None):
-        raise click.UsageError("--sort next takes the whole list: leave out --limit and --cursor")
-    now = common.now()
-    with common.open() as store:
-        page = store.list_schedules(include_deleted=include_deleted, status=state, limit=limit, cursor=cursor)
-    found = list(page.items)
-    if sort == "next":
-        found.sort(key=lambda view: (view.next_instant is None, view.next_instant, view.id))
-    render.page(common, columns(now), found, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
-    words = ["--include-deleted"] if include_deleted else []
-    paging.say_next(common, page.next_cursor, limit, paging.line(common, "schedules", *words, state=state))
-    if common.format == "table" and found and page.next_cursor is None and cursor is None and not common.quiet:
-        counts = [
-            f"{sum(view.state == word for view in found)} {word}"
-            for word in STATES
-            if any(view.state == word for view in found)
-        ]
-        streams.talk(f"{count_of(len(found), 'schedule')}: {', '.join(counts)}")
 
 
 @command()
@@ -176,7 +111,8 @@ def next_instants(
 
     wfctl schedule next --from 2026-12-01T20:00:00Z --until 2026-12-02T06:00:00Z
 
-    Several schedules are merged into one list, in the order of their instants. Without an ID all active ones are shown.
+    Several schedules are merged into one list, in the order of their instants. Without an ID all active ones are shown. With
+    --until one that comes due often takes one line among others; programs get every instant.
     """
     from wfctl.cli import cron
 
@@ -187,22 +123,34 @@ def next_instants(
     last = parse.ahead(end, "--until", now) if end else None
     if last is not None and last <= after:
         raise InvalidArgument("--until must be later than where the list begins")
-    rows: list[dict[str, Any]] = []
     with common.open() as store:
         views = [store.get_schedule(schedule_id=name) for name in dict.fromkeys(schedule_ids)]
         views = views if schedule_ids else list(store.list_schedules(status="active").items)
+    is_short = last is not None and count is None and common.is_human and len(views) > 1
+    rows: list[dict[str, Any]] = []
     for view in views:
         trigger = preview.trigger_of(view)
         if trigger is not None:
-            rows += cron.instant_rows(trigger, view.anchor, after, now, most + 1, with_changes=dst, schedule_id=view.id)
+            found = cron.instant_rows(trigger, view.anchor, after, now, most + 1, with_changes=dst, schedule_id=view.id)
+            found = [row for row in found if last is None or _when(row) <= last]
+            rows += _shortened(found, most) if is_short and len(found) > _OFTEN else found
         if view.state != "active" and not common.quiet:
             streams.talk(f"{escape(view.id)} is {view.state}: nothing of it is admitted now")
-    rows.sort(key=lambda row: (parse.instant(row["instant"], "instant"), row["schedule_id"]))
-    rows = [row for row in rows if last is None or parse.instant(row["instant"], "instant") <= last]
+    rows.sort(key=lambda row: (_when(row), row["schedule_id"]))
     shown = rows[:most] + [row for row in rows[most:] if dst and row["note"]]
     cron.write_instants(common, shown, now, with_schedule=True)
     if last is not None and len(rows) > most and not common.quiet:
         streams.talk(f"these are the first {most}; there are more: -n N shows them")
+
+
+def _when(row: Mapping[str, Any]) -> datetime:
+    return parse.instant(row["instant"], "instant")
+
+
+def _shortened(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Of a schedule that comes due often, the first instant, how many follow, and what clock changes touch."""
+    many = f"over {most - 1}" if len(rows) > most else str(len(rows) - 1)
+    return [{**rows[0], "more": many}, *(row for row in rows[1:] if row["note"])]
 
 
 @command()
@@ -272,17 +220,32 @@ def _shown(found: Any) -> str:
 @click.option("--cron", "expression", metavar="EXPRESSION", help="Five cron fields in one argument: '30 2 * * 1-5'.")
 @click.option("--every", metavar="DURATION", help="An interval, such as 10m; one second or more.")
 @click.option("--at", metavar="INSTANT", help="Once, at an instant with an offset: 2026-12-01T09:00:00+01:00.")
-@click.option("--timezone", metavar="ZONE", help="The zone that a cron expression is read in (default UTC).")
+@click.option("--timezone", metavar="ZONE", type=ZONE, help="The zone that a cron expression is read in (default UTC).")
 @click.option("-f", "file", metavar="FILE|-", type=click.Path(), help="Read the definition from a TOML file, or from stdin.")
 @click.option(
     "--input", "given", metavar="NAME=VALUE", multiple=True, help="A part of the input of every run; may be repeated."
 )
 @click.option("--input-json", "document", metavar="TEXT|@FILE|@-", help="The input of every run, as JSON.")
-@click.option("--overlap", metavar="POLICY", help="When a run is still going: skip, queue or parallel.")
+@click.option(
+    "--overlap",
+    metavar="POLICY",
+    type=words("skip", "queue", "parallel"),
+    help="When a run is still going: skip, queue or parallel.",
+)
 @click.option("--max-active-runs", metavar="N", type=int, help="How many at once; required with parallel.")
-@click.option("--misfire", metavar="POLICY", help="When an instant was missed: skip, or latest to catch up with the newest.")
+@click.option(
+    "--misfire",
+    metavar="POLICY",
+    type=words("skip", "latest"),
+    help="When an instant was missed: skip, or latest to catch up with the newest.",
+)
 @click.option("--lateness", metavar="DURATION", help="How late still counts as on time (default 60s).")
-@click.option("--max-run", metavar="auto|none|DURATION", help="When a run is ended (auto: five times the shortest gap).")
+@click.option(
+    "--max-run",
+    metavar="auto|none|DURATION",
+    type=words("auto", "none"),
+    help="When a run is ended (auto: five times the shortest gap).",
+)
 @click.option("--max-steps", metavar="N", type=int, help="How many executions a run may have.")
 @click.option("--notes", metavar="TEXT", help="Free text.")
 @click.option("--paused", is_flag=True, help="Begin paused.")

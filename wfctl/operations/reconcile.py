@@ -6,6 +6,7 @@ second. What cannot be read, parsed or trusted blocks that one schedule and says
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import sqlite3
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ from wfctl.core.instants import to_micros
 from wfctl.core.model import Json
 from wfctl.core.trigger import CalendarError, calendar_of
 from wfctl.errors import InvalidDefinition, IoError, NotFound, Problem, WfctlError
-from wfctl.operations.context import Context
+from wfctl.operations.context import Context, DryRun
+from wfctl.operations.filepass import KINDS as KINDS
+from wfctl.operations.filepass import Pass, look
+from wfctl.operations.filepass import everything as everything
 from wfctl.operations.saving import diagnostic_of, finish_write, remove_leftover
 from wfctl.store import definitions as files
 from wfctl.store.definitions import FileState
@@ -26,7 +30,6 @@ from wfctl.store.ledger import definitions, schedules
 from wfctl.store.ledger.definitions import DefinitionRow
 from wfctl.store.ledger.rows import UnreadableRow
 
-KINDS: tuple[Kind, ...] = ("deployment", "schedule")  #: deployments first: schedules name them
 SETTLED_AFTER = timedelta(seconds=1)  #: a supervisor takes a file once it has been unchanged for so long
 
 
@@ -49,43 +52,24 @@ def one(context: Context, kind: Kind, name: str) -> None:
             with context.ledger.transaction() as connection:
                 _unblock(context, connection, row)
     elif state.is_missing:
-        _block(context, row, {"code": "missing-file", **_about(context, kind, name, "the file is gone; put it back")})
+        said = f"{kind}s/{name}.toml is gone; put it back"
+        _block(context, row, {"code": "missing-file", **_about(context, kind, name, said)})
     elif state.problem is not None:
         _block(context, row, {"code": "not-trusted", **_about(context, kind, name, state.problem.message)})
     else:
         _compare(context, row, state)
 
 
-def everything(context: Context, *, settled_for: timedelta | None = None) -> list[str]:
-    """Bring ledger and files of all definitions together; return what is to be reported and was ignored.
-
-    Only files whose signature changed are opened. `settled_for`: leave files alone that changed more recently than this.
-    """
+def take_up(context: Context, kind: Kind, seen: Pass, settled_for: timedelta | None) -> list[str]:
+    """Look at the files that a pass found changed or gone, as `everything` says; return what is to be reported."""
     ignored: list[str] = []
-    for kind in KINDS:
-        ignored += _everything_of(context, kind, settled_for)
-    return ignored
-
-
-def _everything_of(context: Context, kind: Kind, settled_for: timedelta | None) -> list[str]:
-    found = _scan(context, kind)
-    known = definitions.signatures(context.ledger.connection, kind)
     deleted = definitions.deleted_ids(context.ledger.connection, kind)
-    ignored = [
-        f"{context.layout.definitions(kind) / name} is ignored: no definition can have that name"
-        for name in _foreign(context, kind)
-    ]
-    for name, signature in found.items():
-        seen = known.get(name)
-        if seen is not None and seen == (signature, False):
-            continue
-        is_deleted = seen is not None and name in deleted
-        if settled_for is not None and not is_deleted and _age(context, max(signature[:2])) < settled_for:
+    for name, signature in seen.changed.items():
+        if settled_for is not None and name not in deleted and _age(context, max(signature[:2])) < settled_for:
             continue
         ignored += _look_again(context, kind, name)
-    for name, (noted, needs_look) in known.items():
-        if name not in found and (noted is not None or needs_look):
-            ignored += _look_again(context, kind, name)
+    for name in seen.gone:
+        ignored += _look_again(context, kind, name)
     return ignored
 
 
@@ -109,20 +93,6 @@ def _look_again(context: Context, kind: Kind, name: str) -> list[str]:
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
-def _scan(context: Context, kind: Kind) -> dict[str, definitions.Signature]:
-    try:
-        return files.scan_definitions(context.layout, kind)
-    except FileNotFoundError:  # the whole directory is gone: every file of it is
-        return {}
-
-
-def _foreign(context: Context, kind: Kind) -> list[str]:
-    try:
-        return files.foreign_files(context.layout, kind)
-    except FileNotFoundError:
-        return []
-
-
 def _age(context: Context, changed_ns: int) -> timedelta:
     import time
 
@@ -134,7 +104,7 @@ def youngest_change(context: Context) -> timedelta | None:
     ages: list[timedelta] = []
     for kind in KINDS:
         known = definitions.signatures(context.ledger.connection, kind)
-        for name, signature in _scan(context, kind).items():
+        for name, signature in look(context, kind).changed.items():
             seen = known.get(name)
             if seen is None or seen[0] != signature:
                 ages.append(_age(context, max(signature[:2])))
@@ -228,6 +198,15 @@ def _save_edit(context: Context, connection: sqlite3.Connection, row: Definition
         problem = Problem("max_steps", f"cannot be cleared once set; put max_steps = {old.max_steps} back")
         raise InvalidDefinition.of(subject, [problem])
     operations.apply(context, connection, state, old, made, now=now, is_on_disk=True)
+
+
+def try_out(context: Context, kind: Kind, name: str, content: bytes) -> None:
+    """Raise what would be wrong with a content as the file of a definition that is there; nothing is kept."""
+    with contextlib.suppress(DryRun), context.ledger.transaction() as connection:
+        row = definitions.find(connection, kind, name)
+        if row is not None:
+            _save_edit(context, connection, row, content, context.now())
+        raise DryRun(None)
 
 
 def _take_up_new(context: Context, kind: Kind, name: str, state: FileState) -> None:

@@ -13,11 +13,13 @@ from wfctl.core import changes, drift
 from wfctl.core.definition import check_id, schedule_from_plain, schedule_to_plain
 from wfctl.core.instants import to_micros
 from wfctl.core.model import DueInstants, OneshotTrigger, ScheduleDefinition
+from wfctl.core.near import near_data
 from wfctl.core.plain import suggestion
 from wfctl.core.trigger import Calendar, CalendarError, calendar_of, check_fires, resolve_max_run
-from wfctl.errors import Blocked, Deleted, Exists, InvalidArgument, InvalidDefinition, NotFound, Problem, RevisionConflict
-from wfctl.operations import reconcile, upkeep
+from wfctl.errors import Blocked, Deleted, Exists, InvalidArgument, InvalidDefinition, Problem, RevisionConflict
+from wfctl.operations import finding, reconcile, upkeep
 from wfctl.operations.context import Context, DryRun
+from wfctl.operations.finding import not_found as not_found
 from wfctl.operations.inputs import check_input
 from wfctl.operations.memo import remembered
 from wfctl.operations.saving import as_written, finish_write_quietly, save_revision
@@ -30,7 +32,6 @@ FIELDS = (
     "deployment", "notes", "overlap", "max_active_runs", "misfire", "lateness", "max_run", "max_steps", "notify", "trigger",
     "input",
 )  # fmt: skip
-_COMPARED, _LONGEST_ID = 200, 128
 _NEVER_UNSET = {"deployment": "every schedule names one", "trigger": "every schedule has one"}
 
 
@@ -50,23 +51,7 @@ class Draft:
 
 def require(connection: sqlite3.Connection, schedule_id: str) -> DefinitionRow:
     """Return the definition row of a schedule, deleted or not. Raise NotFound, with near ids, for one that never was."""
-    row = definitions.find(connection, "schedule", schedule_id)
-    if row is None:
-        raise not_found(connection, "schedule", schedule_id)
-    return row
-
-
-def not_found(connection: sqlite3.Connection, kind: Any, name: str) -> NotFound:
-    """Return the error for an unknown id, with what was perhaps meant."""
-    from difflib import get_close_matches
-
-    known = definitions.live_ids(connection, kind)
-    if len(known) > _COMPARED:  # of very many only those that could be it at first sight: to compare them all takes long
-        known = [each for each in known if each[:2] == name[:2] and abs(len(each) - len(name)) < 2][:_COMPARED]
-    near = get_close_matches(name, known, n=3) if len(name) <= _LONGEST_ID else []
-    hint = f"; did you mean {' or '.join(near)}?" if near else f"; `wfctl {kind}s` lists what there is"
-    shown = name if len(name) <= _LONGEST_ID else f"{name[:_LONGEST_ID]}..."
-    return NotFound(f"no {kind} {shown!r}{hint}", {"kind": kind, "id": shown, "near": near})
+    return finding.require(connection, "schedule", schedule_id)
 
 
 def _require_live(connection: sqlite3.Connection, schedule_id: str) -> tuple[DefinitionRow, ScheduleRow]:
@@ -147,7 +132,8 @@ def plain_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     named = {("deployment" if key == "deployment_id" else key): value for key, value in fields.items()}
     unknown = [key for key in named if key not in FIELDS]
     if unknown:
-        raise InvalidArgument(f"unknown argument {unknown[0]!r}{suggestion(unknown[0], FIELDS)}", {"argument": unknown[0]})
+        data = {"argument": unknown[0], **near_data(unknown[0], FIELDS)}
+        raise InvalidArgument(f"unknown argument {unknown[0]!r}{suggestion(unknown[0], FIELDS)}", data)
     return {key: value for key, value in named.items() if value is not None}
 
 
@@ -276,7 +262,8 @@ def refuse_blocked(row: DefinitionRow) -> None:
     found = row.diagnostic
     if found is not None and found.get("code") != "calendar":
         raise Blocked(
-            f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}; mend {found.get('file')} first",
+            f"{row.kind} {row.id} is blocked, so nothing was changed: {found.get('message')}; mend {found.get('file')} first, "
+            f"as with `wfctl {row.kind} edit {row.id}`",
             diagnosed(row),
         )
 
@@ -311,7 +298,8 @@ def patched(
     for name in unset:
         name = "deployment" if name == "deployment_id" else name
         if name not in FIELDS:
-            raise InvalidArgument(f"cannot unset {name!r}{suggestion(name, FIELDS)}", {"argument": name})
+            data = {"argument": name, **near_data(name, FIELDS)}
+            raise InvalidArgument(f"cannot unset {name!r}{suggestion(name, FIELDS)}", data)
         if name in _NEVER_UNSET:
             raise InvalidDefinition.of("the change", [Problem(name, f"cannot be unset: {_NEVER_UNSET[name]}")])
         if name in patch:
