@@ -314,8 +314,9 @@ def test_9_the_supervisor_answers_beside_its_loop(world: World) -> None:
     told: list[tuple[Any, Any]] = []
     answer.when_done(lambda result, error: told.append((result, error)))
     refused.when_done(lambda result, error: told.append((result, error)))
-    wait_for(lambda: (service.asides.finish(), len(told) == 2)[1], "both answers")
-    assert told[0][0].is_balanced and told[0][0].instants == 2
+    wait_for(lambda: (service.asides.finish_one(), len(told) == 2)[1], "both answers")
+    balance = json.loads(told[0][0].answer(1))["result"]
+    assert balance["is_balanced"] and balance["instants"] == 2
     assert isinstance(told[1][1], NotFound)
 
 

@@ -141,7 +141,8 @@ def _say_ready(service: SupervisorService, counts: Mapping[str, int]) -> None:
         f"next {status.next_schedule_id} at {format_instant(status.next_instant)}" if status.next_instant else "nothing due"
     )
     total = sum(status.schedules.values())
-    text = f"ready: {total} schedules, {status.slots_total} slots, {coming}"
+    noun = "schedule" if total == 1 else "schedules"
+    text = f"ready: {total} {noun}, {status.slots_total} slots, {coming}"
     LOG.info("%s", text, extra={"action": "ready"})
 
 

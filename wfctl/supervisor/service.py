@@ -17,7 +17,17 @@ from typing import Any
 from wfctl.core.admission import Verdict
 from wfctl.core.instants import format_instant
 from wfctl.core.model import Status
-from wfctl.errors import DamagedStore, Draining, IoError, NoSupervisor, StoreLocked, TimedOut, WfctlError, WrongState
+from wfctl.errors import (
+    DamagedStore,
+    Draining,
+    InvalidArgument,
+    IoError,
+    NoSupervisor,
+    StoreLocked,
+    TimedOut,
+    WfctlError,
+    WrongState,
+)
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Keeper, Origin
 from wfctl.linux import USED_UP
@@ -65,6 +75,8 @@ class SupervisorService:
     def __init__(
         self, store: Store, settings: Mapping[str, Any] | None = None, *, flags: Mapping[str, Any] | None = None
     ) -> None:
+        if not isinstance(store, Store):
+            raise InvalidArgument(f"a service runs an open store, such as `wfctl.open_store(path)` gives, not {store!r}")
         self._store = store
         self._given = settings
         self._flags = flags
@@ -264,13 +276,14 @@ class SupervisorService:
             session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
         self._context.notify = lambda: self.settings.notify
         self.driver = Driver(self._context, self._find_keeper())
-        self.narrator, self.clock_watch = Narrator(self._context), ClockWatch(self._context.clock)
-        self.driver.on_transition, self.driver.on_progress = self.narrator.transition, self.on_progress
+        self.driver.on_progress = self.on_progress
         self.driver.on_refused = lambda number: self.health.refused(number, self.settings.poll_interval_s)
         self.chores = Chores(self._context, self.driver, lambda: self.settings, self.health)
         self.notices = Notices(self._context, self.driver, self.health, self._base)
         self.on_progress()
         consistency.look_at_start(self._context)  # before anything is decided by what may contradict itself
+        self.narrator, self.clock_watch = Narrator(self._context), ClockWatch(self._context.clock)
+        self.driver.on_transition = self.narrator.transition
         self.on_progress()
         upkeep.renew_calendars(self._context)
         self.on_progress()
@@ -386,7 +399,7 @@ class SupervisorService:
             self._looks.notice()
         self._looks.look()
         if self._looks.ignored is not None:
-            self.ignored = self._looks.ignored
+            self.ignored, self._looks.ignored = self._looks.ignored, None
 
     def _ask(self, questions: Sequence[Question], patience_s: float) -> Mapping[Subject, Verdict]:
         asked = [(question.subject, self._check_of(question)) for question in questions]
