@@ -78,7 +78,7 @@ def load_settings(
         variable = variable_of(key)
         if environ.get(variable):
             merged.add(key, _from_text(key, environ[variable]), variable)
-    merged.add_tables(tables or {}, "settings")
+    merged.add_tables({} if tables is None else tables, "settings")
     for key, value in (flags or {}).items():
         if value is not None:
             merged.add(key, value, "--" + key.partition(".")[2].replace("_", "-"))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.place import FINAL, Place
 from tests.support.processes import clean_environment, wait_for
-from wfctl import NoSupervisor, SupervisorService, open_store
+from wfctl import InvalidArgument, MissingExtra, NoSupervisor, SupervisorService, open_store
 
 QUICK = {"supervisor": {"drain_grace_s": 0.0, "poll_interval_s": 0.1}}
 
@@ -51,6 +51,18 @@ def test_9_4_signals_stay_the_program_s_own(place: Place) -> None:
         assert handlers() == before
     finally:
         signal.set_wakeup_fd(wakeup)
+
+
+@pytest.mark.parametrize("given", ["path", None])
+def test_9_1_what_is_no_open_store_is_refused(place: Place, given: str | None) -> None:
+    with pytest.raises(InvalidArgument, match="open_store"):
+        SupervisorService(place.store.root if given else None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [[], "", 0, False])
+def test_9_4_settings_that_are_no_dict_are_refused_though_they_are_empty(place: Place, given: object) -> None:
+    with pytest.raises(MissingExtra, match="must be tables of settings"):
+        SupervisorService(place.store, given)  # type: ignore[arg-type]
 
 
 def test_9_4_any_thread_may_start_and_any_other_stop(place: Place) -> None:

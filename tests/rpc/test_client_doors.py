@@ -166,6 +166,30 @@ def test_9_4_a_wrong_name_is_a_type_error_as_it_is_with_a_store(client: Client, 
             target.get_schedule("s")  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), 1e10])
+def test_9_4_a_client_may_wait_for_as_long_as_it_takes(served: Client, seconds: float) -> None:
+    """However long: the arithmetic of a poll does not overflow."""
+    served.timeout = seconds
+    assert served.list_runs().items == ()
+    with pytest.raises(InvalidArgument, match="a timeout is a number of seconds"):
+        served.timeout = None  # type: ignore[assignment]
+
+
+def test_9_what_json_cannot_say_is_refused_and_not_rewritten(client: Client) -> None:
+    """A store refuses a name that is no text; a client must not make text of it, nor fail on what holds itself."""
+    itself: dict[str, Any] = {}
+    itself["a"] = itself
+    for given in ({1: 2}, {"a": [{None: 1}]}, itself):
+        with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
+            client.start_run(deployment_id="d", input=given)  # type: ignore[arg-type]
+
+
+def test_2_1_the_command_that_makes_a_missing_store_can_be_pasted(tmp_path: Path) -> None:
+    with pytest.raises(NoStore) as caught:
+        wfctl.open_store(tmp_path / "a b; echo x")
+    assert f"`wfctl --store '{tmp_path}/a b; echo x' init`" in caught.value.message
+
+
 def test_9_4_where_nobody_serves(tmp_path: Path, store: Store) -> None:
     assert wfctl.Client is Client
     with wfctl.Client(store.root) as client, pytest.raises(NoSupervisor, match="wfctl supervise"):

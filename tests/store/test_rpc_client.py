@@ -124,12 +124,25 @@ def test_a_parameter_may_be_called_timeout_or_method(loop: Loop) -> None:
         pytest.param(float("nan"), id="NaN"),
         pytest.param(object(), id="an object"),
         pytest.param("\ud800", id="half a pair"),
+        pytest.param({"a": [{1: "b"}]}, id="a name that is no text"),
         pytest.param("x" * MAX_FRAME, id="too much"),
     ],
 )
 def test_parameters_that_are_no_frame_are_refused_before_sending(tmp_path: Path, value: object) -> None:
     with pytest.raises(InvalidArgument):
         RpcClient(tmp_path).call(READ, schedule_id=value)
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), 1e300, 1e10])
+def test_a_call_may_wait_for_as_long_as_it_takes(loop: Loop, seconds: float) -> None:
+    with RpcClient(loop.store, timeout=seconds) as client:
+        assert client.call(READ, schedule_id="a") == {"id": "a"}
+
+
+@pytest.mark.parametrize("seconds", [None, "5s", float("nan"), True])
+def test_9_1_what_is_no_timeout_is_refused(tmp_path: Path, seconds: Any) -> None:
+    with pytest.raises(InvalidArgument, match="a timeout is a number of seconds"):
+        RpcClient(tmp_path, timeout=seconds)
 
 
 def test_a_write_survives_that_its_idle_connection_was_dropped(tmp_path: Path, target: Target) -> None:

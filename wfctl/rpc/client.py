@@ -23,6 +23,7 @@ from wfctl.rpc.unix import connect_control
 TIMEOUT_S = 30.0
 _POKE_CONNECT_S, _POKE_SEND_S = 0.1, 0.05  # together less than the 0.2 s that a poke may take
 _LAST_WORDS_S = 0.5  # for the reason why a server hung up
+_LONGEST_S = 1e6  # of one wait, so that no arithmetic of a socket or a poll overflows
 
 
 class StreamEnded(ConnectionError):
@@ -92,8 +93,11 @@ class RpcClient:
         timeout: float = TIMEOUT_S,
         connect: Callable[[float], Stream] | None = None,
     ) -> None:
-        """`timeout` is in seconds, for a whole call; `connect(timeout)` gives another stream than the control socket."""
-        self.timeout = timeout
+        """`timeout` is in seconds, for a whole call; `connect(timeout)` gives another stream than the control socket.
+
+        Raise InvalidArgument for a timeout that is no number.
+        """
+        self.timeout = check_timeout(timeout)
         self._connect = connect or (lambda limit: UnixStream(connect_control(store_path, limit)))
         self._stream: Stream | None = None
         self._splitter = Splitter()
@@ -261,6 +265,7 @@ def _encode(message: Mapping[str, Any]) -> bytes:
     name = shown(str(message["method"]))
     try:
         text = encode_frame(message)
+        _check_names(message)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"{name}: the parameters cannot be written as JSON: {error}") from error
     if len(text) > MAX_FRAME:
@@ -268,11 +273,30 @@ def _encode(message: Mapping[str, Any]) -> bytes:
     return text + b"\n"
 
 
+def _check_names(value: Any) -> None:
+    """Raise TypeError for a name in an object that is no text: `json` would write the number 1 as "1", which nobody said."""
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise TypeError(f"the name {name!r} in an object is no text")
+            _check_names(value[name])
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_names(item)
+
+
+def check_timeout(seconds: Any) -> float:
+    """Given seconds, return them. Raise InvalidArgument for what is no number; infinity is one."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds != seconds:
+        raise InvalidArgument(f"a timeout is a number of seconds, not {seconds!r}", {"argument": "timeout"})
+    return seconds
+
+
 def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
-    return left
+    return min(left, _LONGEST_S)
 
 
 def _lost_for_good(method: str, cause: BaseException | None) -> IoError:

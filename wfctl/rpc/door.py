@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 from wfctl.operations import store as operations
 from wfctl.operations.store import Store
 from wfctl.operations.views import ReloadView, StatusView
-from wfctl.rpc.client import TIMEOUT_S, RpcClient, poke
-from wfctl.rpc.results import read_result
 
 Result = TypeVar("Result", ReloadView, StatusView)
 
 
 class ControlDoor:
-    """Asks over `control.sock`, a connection a question."""
+    """Asks over `control.sock`, a connection a question. What that needs is loaded with the first one."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def poke(self) -> None:
         """Tell the supervisor that something changed; without effect where none is there."""
+        from wfctl.rpc.client import poke
+
         poke(self._root)
 
     def start_run(self, deployment_id: str, given: Any) -> str:
@@ -44,6 +44,9 @@ class ControlDoor:
 
     def status(self, patience_s: float | None = None) -> StatusView:
         """Return how the supervisor is. Raise NoSupervisor, TimedOut."""
+        from wfctl.rpc.client import TIMEOUT_S, RpcClient
+        from wfctl.rpc.results import read_result
+
         method = "workflow.server.status"
         with RpcClient(self._root, timeout=TIMEOUT_S if patience_s is None else patience_s) as client:
             found: StatusView = read_result(StatusView, method, client.call(method))
@@ -54,10 +57,14 @@ class ControlDoor:
         return self._view(ReloadView, "workflow.server.reload")
 
     def _view(self, kind: type[Result], method: str, **params: Any) -> Result:
+        from wfctl.rpc.results import read_result
+
         found: Result = read_result(kind, method, self._call(method, **params))
         return found
 
     def _call(self, method: str, **params: Any) -> Any:
+        from wfctl.rpc.client import RpcClient
+
         with RpcClient(self._root) as client:
             return client.call(method, **{name: value for name, value in params.items() if value is not None})
 

@@ -62,6 +62,14 @@ _RUN: dict[str, Any] = {
     "trace": [],
     "admitted_at": "2026-12-01T10:00:00.250000Z",
 }
+_FAILED: dict[str, Any] = {
+    "schedule_id": "nightly",
+    "status": "failed",
+    "revision": 1,
+    "lateness_s": 0.004,
+    "reason": {"code": "exit", "step": "main", "k": 1, "exit_status": 1},
+    "span": None,
+}
 
 #: By operation: what it shows, the parameters, the result.
 EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -99,4 +107,63 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"deployment_id": "report.default", "input": {"region": "eu"}},
         _RUN,
     ),
+    "list_schedule_occurrences": (
+        "The first two failures of a schedule; for the next two, the same with `cursor`.",
+        {"schedule_id": "nightly", "status": "failed", "limit": 2},
+        {
+            "schema": "wfctl/occurrences.v1",
+            "items": [
+                {
+                    **_FAILED,
+                    "instant": "2026-12-02T01:30:00Z",
+                    "run_id": "run-000032",
+                    "recorded_at": "2026-12-02T01:30:00.004000Z",
+                },
+                {
+                    **_FAILED,
+                    "instant": "2026-12-05T01:30:00Z",
+                    "run_id": "run-000035",
+                    "recorded_at": "2026-12-05T01:30:00.004000Z",
+                },
+            ],
+            "next_cursor": "ydZOGQAIWzEsIjhiMzRmYzlkYjBjNCIseyJwbGFjZSI6MX1d",
+        },
+    ),
+    "resume_run": (
+        "Give an interrupted run what it asked for in `interrupt`.",
+        {"run_id": "run-000031", "input": {"approved": True}},
+        {**_RUN, "status": "running", "attempt": 2, "started_at": "2026-12-01T10:00:00.254000Z"},
+    ),
+    "watch": (
+        "Be told of whatever fails or waits for input, in any schedule.",
+        {"status": ["failed", "interrupted"]},
+        {
+            "schema": "wfctl/watch.v1",
+            "schedule_id": None,
+            "run_id": None,
+            "status": ["failed", "interrupted"],
+            "since": "2026-12-02T01:00:00Z",
+        },
+    ),
+}
+
+#: What a watch is told, as the whole frame.
+TOLD: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "method": "workflow.server.transition",
+    "params": {
+        "schema": "wfctl/transition.v1",
+        "kind": "run",
+        "schedule_id": "nightly",
+        "instant": "2026-12-02T01:30:00Z",
+        "run_id": "run-000032",
+        "from": "running",
+        "to": "failed",
+        "reason": {"code": "exit", "step": "main", "k": 1, "exit_status": 1},
+        "at": "2026-12-02T01:31:07.120000Z",
+        "revision": 1,
+        "attempt": 1,
+        "lateness_s": None,
+        "span": None,
+    },
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wfctl.errors import BY_CODE, ERRORS, ApiVersion, Internal, InvalidArgument, WfctlError, error_from_json
+from wfctl.value import Value
 
 RequestId = str | int | float | None
 MAX_BATCH = 100  #: requests in one batch
@@ -25,8 +25,7 @@ class MethodNotFound(ApiVersion):
     rpc_number: ClassVar[int] = -32601
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value):
     """A valid request; a notification is one that wants no answer."""
 
     method: str
@@ -43,8 +42,7 @@ class Request:
         return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(Value):
     """What a client reads: a result, an error, or a notification (`method` is set)."""
 
     id: RequestId = None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Literal
 
+from wfctl.core.near import near
 from wfctl.errors import InvalidArgument
 from wfctl.rpc.messages import MethodNotFound, shown
+from wfctl.value import Value
 
 Kind = Literal["read", "write", "notification"]
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(Value, kw_only=False):
     """One operation as JSON-RPC calls it. Only a `read` may be asked again when a connection is lost."""
 
     name: str
@@ -117,6 +117,4 @@ def _did_you_mean(close: str | None) -> str:
 
 
 def _closest(word: str, words: list[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, words, n=1)), None) if len(word) <= 128 else None
+    return next(iter(near(word, words, 1)), None)

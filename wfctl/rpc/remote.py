@@ -16,7 +16,7 @@ from wfctl.core.instants import format_instant
 from wfctl.errors import InvalidArgument
 from wfctl.operations.store import Store
 from wfctl.operations.views import RunView
-from wfctl.rpc.client import TIMEOUT_S, RpcClient, Stream, UnixStream
+from wfctl.rpc.client import TIMEOUT_S, RpcClient, Stream, UnixStream, check_timeout
 from wfctl.rpc.methods import BY_OPERATION
 from wfctl.rpc.results import read_result
 from wfctl.rpc.unix import connect_control
@@ -98,7 +98,7 @@ class Client:
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
-        self._rpc.timeout = seconds
+        self._rpc.timeout = check_timeout(seconds)
 
     def close(self) -> None:
         """Disconnect; a command that was started for it is ended. The next call connects again."""
@@ -177,7 +177,10 @@ class Client:
     def _ask(self, operation: Callable[..., Any], given: Mapping[str, Any]) -> Any:
         method = BY_OPERATION[operation.__name__].name
         _signature_of(operation).bind(None, **given)  # a wrong name is a TypeError, as it is with the store itself
-        params = {name: sendable(name, value) for name, value in given.items()}
+        try:
+            params = {name: sendable(name, value) for name, value in given.items()}
+        except RecursionError as error:
+            raise InvalidArgument(f"{method}: the parameters cannot be written as JSON: they are nested too deep") from error
         with self._lock:
             answer = self._rpc.call(method, **params)
         return read_result(_result_of(operation), method, answer)

@@ -12,12 +12,13 @@ from typing import Any, get_args, get_type_hints
 from wfctl.core.model import Status
 from wfctl.errors import ERRORS, WfctlError
 from wfctl.operations import deployments, schedules
-from wfctl.operations.store import STATES, Store
+from wfctl.operations.listing_schedules import STATES
+from wfctl.operations.store import Store
 from wfctl.operations.views import WatchView
 from wfctl.rpc.documents import all_components
-from wfctl.rpc.examples import EXAMPLES
-from wfctl.rpc.framing import MAX_DEPTH, MAX_FRAME
-from wfctl.rpc.messages import MAX_BATCH
+from wfctl.rpc.examples import EXAMPLES, TOLD
+from wfctl.rpc.framing import MAX_DEPTH, MAX_FRAME, MAX_VALUES
+from wfctl.rpc.messages import MAX_BATCH, MAX_ID
 from wfctl.rpc.methods import BY_NAME, METHODS, Method, method_not_found, named_params
 from wfctl.rpc.shapes import (
     DEPLOYMENT_FIELDS,
@@ -41,9 +42,12 @@ Where: the unix socket `control.sock` in the store's directory, while a supervis
 `wfctl rpc serve`, with or without one (`ssh HOST wfctl rpc serve`). The socket takes connections of the store's owner and root.
 
 How: UTF-8, one JSON text a line, in both directions, each ended by a newline; at most {MAX_FRAME} bytes a line and {MAX_DEPTH}
-levels of nesting. Parameters go by name. NaN and duplicate keys are refused. A batch has at most {MAX_BATCH} requests and is
-answered in one line. A line that is no frame is answered by an error with `"id": null`, and ends the connection. Answers to
-different requests may come in another order than they were asked.
+levels of nesting, and in a request {MAX_VALUES} values. Parameters go by name. NaN and duplicate keys are refused. An `id` is a
+number, null, or a string of at most {MAX_ID} characters. A batch has at most {MAX_BATCH} requests and is answered in one line.
+What has no `id` is a notification: it is done and never answered, nor is a batch of such. A line that is no frame is answered
+by an error with `"id": null`, and ends the connection; so does any other error that belongs to no request, such as that a
+reader does not keep up. Answers to different requests may come in another order than they were asked, and between them what a
+watch is told.
 
 Null stands for an optional parameter that is not given, where the schema allows it. Changes return the new view of the thing.
 When a connection is lost, ask again only what does not change anything.
@@ -54,8 +58,9 @@ over what you do not know. An error's `data.code` is a word with one meaning eve
 _SECTIONS = re.compile(r"\s*\((?:contract )?\d+(?:\.\d+)?(?:(?:,| to| and) \d+(?:\.\d+)?)*\)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _ERROR_NAMES = {error.__name__: error for error in ERRORS}
-_ALWAYS = ("InvalidArgument", "NotAllowed", "DamagedStore", "IoError", "TimedOut", "Internal")
-_ON_CHANGE = ("Blocked", "CannotCreate")
+_ALWAYS = ("InvalidArgument", "Blocked", "NotAllowed", "DamagedStore", "IoError", "TimedOut", "Internal")
+_ON_CHANGE = ("CannotCreate",)
+_BY_CONNECTION = {"watch": ("WrongState", "Saturated")}  #: what only a server raises
 
 _BOTH: dict[str, tuple[Schema, str]] = {
     "schedule_id": (ref("Id"), "The schedule."),
@@ -188,6 +193,8 @@ def _param(operation: str, item: Parameter, hint: Any) -> dict[str, Any]:
         schema, said = _BOTH.get(item.name, (type_schema(hint), ""))
     if NoneType in get_args(hint):
         schema = nullable(schema)
+    if type(item.default) is int:  # what stands for a limit that is not given
+        schema = {**schema, "default": item.default}
     described: dict[str, Any] = {"name": item.name, "required": item.default is Parameter.empty, "schema": schema}
     return {**described, "description": said} if said else described
 
@@ -199,7 +206,7 @@ def _patched_fields(operation: str) -> Iterable[dict[str, Any]]:
         yield {
             "name": name,
             "required": False,
-            "description": schema.get("description", "") or "The new value; absent or null leaves it as it is.",
+            "description": f"{schema.get('description', 'The new value.')} Absent or null leaves it as it is.",
             "schema": nullable(schema),
         }
 
@@ -222,7 +229,8 @@ def _hints_of(operation: Callable[..., Any]) -> dict[str, Any]:
 def _raised(method: Method, said: str) -> list[str]:
     named = [name for name in re.findall(r"[A-Z][A-Za-z]+", said) if name in _ERROR_NAMES]
     changes = _ON_CHANGE if method.kind == "write" else ()
-    return list(dict.fromkeys([*named, *changes, *_ALWAYS, "MethodNotFound", "InvalidRequest", "ParseError"]))
+    more = _BY_CONNECTION.get(method.operation, ())
+    return list(dict.fromkeys([*named, *changes, *more, *_ALWAYS, "MethodNotFound", "InvalidRequest", "ParseError"]))
 
 
 def _errors() -> dict[str, Any]:
@@ -242,7 +250,7 @@ def _errors() -> dict[str, Any]:
 
 def _error(number: int, error: type[WfctlError]) -> dict[str, Any]:
     said = (inspect.getdoc(error) or "").partition("\n")[0]
-    return {"code": number, "message": said, "data": {"code": error.code, "exit_status": error.exit_status}}
+    return {"code": number, "message": said, "data": {"code": error.code}}
 
 
 # Examples, notifications, choice ------------------------------------------------------------------------------------------
@@ -259,7 +267,7 @@ def _example(operation: str) -> dict[str, Any]:
 
 
 def _notification() -> dict[str, Any]:
-    return {"name": TRANSITION, "paramStructure": "by-name", "params": ref("Transition")}
+    return {"name": TRANSITION, "paramStructure": "by-name", "params": ref("Transition"), "examples": [TOLD]}
 
 
 def _needed(described: Any, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from wfctl.core.reasons import PHRASES
 from wfctl.errors import ERRORS
 from wfctl.operations import views
 from wfctl.operations.listing import OCCURRENCES, RUNS
-from wfctl.operations.store import DEPLOYMENTS, REVISIONS, SCHEDULES, STATES
+from wfctl.operations.listing_schedules import SCHEDULES, STATES
+from wfctl.operations.store import DEPLOYMENTS, REVISIONS
 from wfctl.operations.views import Page, View, hints_of, key_of
 
 Schema = dict[str, Any]
@@ -98,7 +99,7 @@ WRITTEN: Components = {
         ("kind", "expression"),
         kind={"const": "cron"},
         expression={"type": "string", "maxLength": 256, "examples": ["30 2 * * *", "*/15 9-17 * * mon-fri"]},
-        timezone={"type": ["string", "null"], "description": "An IANA zone; UTC when absent.", "examples": ["Europe/Budapest"]},
+        timezone={"type": ["string", "null"], "description": "An IANA zone; UTC by default.", "examples": ["Europe/Budapest"]},
     ),
     "IntervalTrigger": table(
         "Each so often, counted from the second of creation or of the last trigger change; at least `1s`.",
@@ -128,7 +129,10 @@ WRITTEN: Components = {
         command=ref("Command"),
         after={**_COUNT, "type": ["integer", "null"]},
     ),
-    "Input": {"type": "object", "description": "Names and values: what the deployment's input schema takes; 64 KiB at most."},
+    "Input": {
+        "type": "object",
+        "description": "Names and values: what the deployment's input schema takes. At most 64 KiB; whole numbers of 64 bits.",
+    },
     "Command": {
         "type": "array",
         "items": {"type": "string"},
@@ -151,7 +155,8 @@ WRITTEN: Components = {
     "Files": {
         "type": "object",
         "additionalProperties": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
-        "description": "Pinned files by name, with the digest of their content, which must be in the store already.",
+        "description": "Pinned files by name, with the digest of their content, which must be in the store already: "
+        "`wfctl deployment set ID --file PATH` puts it there.",
     },
     "InputSchema": {
         "type": ["object", "boolean"],
@@ -184,9 +189,12 @@ SCHEDULE_FIELDS: Components = {
     "input": ref("Input"),
     "notes": {"type": "string", "description": "Free text."},
     "overlap": {**either(ref("Overlap"), words("allow")), "description": "`allow` is read as `parallel`."},
-    "max_active_runs": {**_COUNT, "description": "Required with `parallel`, refused with the others."},
+    "max_active_runs": {
+        **_COUNT,
+        "description": "Required with `parallel`, refused with the others; leaving `parallel` drops it.",
+    },
     "misfire": ref("Misfire"),
-    "lateness": {**either(ref("Duration")), "description": "How late an instant still counts as on time; `60s` when absent."},
+    "lateness": {**either(ref("Duration")), "description": "How late an instant still counts as on time; `60s` by default."},
     "max_run": ref("MaxRun"),
     "max_steps": {**_COUNT, "description": "How many executions a run may have; once set it cannot be cleared."},
     "notify": ref("Notify"),
@@ -195,16 +203,16 @@ DEPLOYMENT_FIELDS: Components = {
     "command": ref("Command"),
     "steps": {**either(ref("Steps")), "description": "A pipeline, instead of `command`, `retries`, `retry_delay`, `timeout`."},
     "description": {"type": "string", "description": "Free text."},
-    "working_directory": {"type": "string", "pattern": "^/", "description": "Absolute; the run's own directory when absent."},
+    "working_directory": {"type": "string", "pattern": "^/", "description": "Absolute; the run's own directory by default."},
     "environment": ref("Environment"),
     "environment_files": {**either(ref("EnvironmentFiles")), "description": "Read at launch; their values are never recorded."},
-    "kill_grace": {**either(ref("Duration")), "description": "Between TERM and KILL; `10s` when absent."},
+    "kill_grace": {**either(ref("Duration")), "description": "Between TERM and KILL; `10s` by default."},
     "umask": ref("Umask"),
     "executor": words("local"),
     "files": ref("Files"),
     "input_schema": ref("InputSchema"),
     "retries": {**_RETRIES, "description": "More executions of the step after a known failure."},
-    "retry_delay": {**either(ref("Duration")), "description": "Doubles each time, at most 10m; `10s` when absent."},
+    "retry_delay": {**either(ref("Duration")), "description": "Doubles each time, at most 10m; `10s` by default."},
     "timeout": ref("Timeout"),
 }
 

@@ -11,16 +11,15 @@ import socket
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from wfctl.errors import CannotCreate, NoStore, NoSupervisor, NotAllowed
+from wfctl.value import Value
 
 SOCKET_NAME = "control.sock"
 _BACKLOG = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(Value):
     """Who is at the other end, as the kernel says."""
 
     pid: int
