@@ -6,30 +6,65 @@ The table is contract 9.1: the same word travels over the command line, JSON-RPC
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from wfctl.value import Value
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with a definition: where it stands, what it is, and what to write instead."""
+
+class Problem(Value, kw_only=False):
+    """One thing that is wrong with a definition: where it stands, what it is, and what to write instead.
+
+    Two are equal where place and message are: what only helps to mend it does not count.
+    """
 
     path: str  #: dotted key path, such as `trigger.expression`; empty for the whole
     message: str
     line: int | None = None  #: counted from 1, where the text is known
+    near: tuple[str, ...] = ()  #: what was perhaps meant instead
+    is_key: bool = False  #: whether the key itself is wrong, rather than its value
+    mark: tuple[int, int] | None = None  #: which characters of the value are wrong: first, after last
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Problem):
+            return NotImplemented
+        return (self.path, self.message, self.line) == (other.path, other.message, other.line)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.message, self.line))
 
     def __str__(self) -> str:
         where = f"line {self.line}: " if self.line else ""
         return f"{where}{self.path}: {self.message}" if self.path else f"{where}{self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "message": self.message, "line": self.line}
+        start, end = self.mark or (None, None)
+        return {
+            "path": self.path,
+            "message": self.message,
+            "line": self.line,
+            "near": list(self.near),
+            "is_key": self.is_key,
+            "start": start,
+            "end": end,
+        }
 
     @classmethod
     def all_from_json(cls, listed: Any) -> tuple[Problem, ...]:
         """Given `problems` of an error's data, return them; what does not look like one is left out."""
         items = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, (list, tuple)) else []
-        return tuple(cls(str(item.get("path", "")), str(item.get("message", "")), item.get("line")) for item in items)
+        return tuple(map(cls._from_json, items))
+
+    @classmethod
+    def _from_json(cls, item: Mapping[str, Any]) -> Problem:
+        near, start, end = item.get("near"), item.get("start"), item.get("end")
+        return cls(
+            str(item.get("path", "")),
+            str(item.get("message", "")),
+            item.get("line"),
+            near=tuple(map(str, near)) if isinstance(near, (list, tuple)) else (),
+            is_key=item.get("is_key") is True,
+            mark=(start, end) if isinstance(start, int) and isinstance(end, int) else None,
+        )
 
 
 class WfctlError(Exception):

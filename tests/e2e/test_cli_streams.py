@@ -117,8 +117,10 @@ def test_errors_are_one_message_and_an_exit_status(filled: Wfctl) -> None:
         usage = filled(*words)
         assert (usage.status, usage.out) == (2, "")
         assert usage.err.startswith("wfctl: ")
-        assert "--help" in usage.err or "-q" in words
-    assert "Did you mean one of: 'schedule', 'schedules'?" in filled("schedle").err
+        if "-q" not in words:
+            assert "\n  fix: wfctl " in usage.err
+            assert usage.err.endswith("\n  code: invalid-argument (wfctl help invalid-argument)\n")
+    assert "did you mean schedule or schedules?" in filled("schedle").err
     assert json.loads(filled("schedules", "--nope", "-o", "json").err)["code"] == "invalid-argument"
     forged = filled("schedule", "show", "x\nwfctl: all is well\x1b[2J")
     assert "\x1b" not in forged.err
@@ -131,12 +133,16 @@ def test_a_bug_leaves_a_report_and_no_traceback(filled: Wfctl, tmp_path: Path) -
     (broken / "sitecustomize.py").write_text(
         "import wfctl.cli.version as v\ndef fail(*a): raise RuntimeError('never \\x1b[31m seen')\nv._sqlite_version = fail\n"
     )
-    done = filled("version", PYTHONPATH=f"{broken}:{filled.environ['PYTHONPATH']}", TMPDIR=str(tmp_path))
+    environ = {"PYTHONPATH": f"{broken}:{filled.environ['PYTHONPATH']}", "TMPDIR": str(tmp_path)}
+    done = filled("version", **environ)
     assert (done.status, done.out) == (70, "")
     assert done.err.startswith("wfctl: a bug of wfctl: RuntimeError: never \\x1b[31m seen; the details are in ")
     report = Path(done.err.rsplit(" ", 1)[1].strip())
+    assert report.is_relative_to(Path(filled.environ["HOME"]) / ".local/state/wfctl/reports")
     assert report.stat().st_mode & 0o777 == 0o600
     assert "Traceback" in report.read_text()
+    home = filled("version", XDG_STATE_HOME="/dev/null/nowhere", HOME="", **environ)
+    assert (home.status, f"the details are in {tmp_path}/wfctl-bug-" in home.err) == (70, True), "else where temporary files go"
 
 
 def test_a_closed_pipe_ends_quietly(filled: Wfctl) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,14 @@ class Terminal:
     def text(self) -> str:
         """Everything seen so far."""
         return self._output.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+
+    def modes(self) -> list[Any]:
+        """The modes of the terminal, as `termios` gives them."""
+        return termios.tcgetattr(self._master)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give it another size; the command is told by SIGWINCH."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         """Type at the terminal; `\\x03` is Ctrl-C."""

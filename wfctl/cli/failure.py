@@ -3,86 +3,144 @@
 from __future__ import annotations
 
 import json
-import os
+from typing import Any
 
 import click
 
-from wfctl.cli import streams
+from wfctl.cli import bug, streams
 from wfctl.cli.base import Common
 from wfctl.cli.text import escape_message
 from wfctl.errors import Internal, InvalidArgument, IoError, WfctlError
+
+_AGO = "--since and --until also count back from now: 2h, 7d"
 
 
 def report(error: Exception, common: Common, arguments: list[str]) -> int:
     """Given what ended a command line, say it on stderr and return the exit status.
 
-    In text it is `wfctl: message`; with `-o json` or `jsonl` it is one line with the error's JSON. A failure that is no
-    WfctlError is a bug: its traceback goes to a file, which the message names.
+    In text it is `wfctl: message`, and for people what is wrong where, the nearest command that mends it, and the code to ask
+    help about. With `-o json` or `jsonl` it is one line with the error's JSON. A failure that is no WfctlError is a bug: its
+    traceback goes to a file, which the message names.
     """
+    try:
+        return _report(error, common, arguments)
+    except Exception as second:  # whatever goes wrong here, the operator gets a line and the right status
+        bug.last_words(second)
+        return Internal.exit_status
+
+
+def _report(error: Exception, common: Common, arguments: list[str]) -> int:
     if isinstance(error, click.Abort):
         return streams.INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         streams.talk(error.format_message())
         return error.exit_code
-    known, hint = _as_known(error, common)
-    if (common.output or _asked_format(arguments)) in ("json", "jsonl"):
+    known = _as_known(error, common, arguments)
+    form = common.output or _asked_format(arguments)
+    if form in ("json", "jsonl"):
         streams.talk(json.dumps(known.to_json(), default=str))
-    else:
+    elif form in ("csv", "name") or common.quiet or isinstance(known, Internal):
         streams.talk(escape_message(f"wfctl: {said(known)}"))
-        if hint and not common.quiet:
-            streams.talk(hint)
+    else:
+        streams.talk("\n".join(_told(known, common, arguments)))
     return known.exit_status
 
 
 def said(error: WfctlError) -> str:
     """Return an error's message, with the ids that are near the one that was not found."""
     near = [str(name) for name in error.data.get("near") or ()]
-    if not near or any(name in error.message.partition("did you mean")[2] for name in near):
+    if not near or any(name in error.message for name in near):
         return error.message
     return f"{error.message}; did you mean {' or '.join(near[:3])}?"
 
 
-def _as_known(error: Exception, common: Common) -> tuple[WfctlError, str]:
+def _told(error: WfctlError, common: Common, arguments: list[str]) -> list[str]:
+    """Return all that people are told; where that cannot be found out, the message."""
+    from wfctl.cli import blame, words
+
+    message = said(error)
+    try:
+        lines = blame.lines(error, message, words.read_line(arguments), common.store)
+    except Exception:  # the error that happened is more important than how it is shown
+        return [escape_message(f"wfctl: {message}"), f"  code: {error.code} (wfctl help {error.code})"]
+    if isinstance(error, InvalidArgument) and error.data.get("argument") in ("since", "until"):
+        lines.insert(-2, f"  {_AGO}")
+    if isinstance(error, IoError) and common.verbose and error.__cause__ is not None:
+        path = bug.keep_report(error.__cause__, arguments, common.environ)
+        lines += [f"  the details are in {path}"] if path else []
+    return lines
+
+
+def _as_known(error: Exception, common: Common, arguments: list[str]) -> WfctlError:
     if isinstance(error, WfctlError):
-        return error, _hint(error, common)
+        return error
     if isinstance(error, click.ClickException):
-        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "wfctl"
-        message = error.format_message()
-        return InvalidArgument(message[:1].lower() + message[1:]), f"try: {command} --help"
+        return _usage(error, arguments)
     if isinstance(error, OSError) and error.errno is not None:
         name = f"{error.filename}: " if error.filename is not None else ""
-        return IoError(f"{name}{error.strerror}", {"errno": error.errno}), _traceback_hint(error) if common.verbose else ""
-    path = _keep_traceback(error)
-    kept = f"; the details are in {path}" if path else ""
-    return Internal(f"a bug of wfctl: {type(error).__name__}: {error}{kept}", {"report": path}), ""
+        found = IoError(f"{name}{error.strerror}", {"errno": error.errno})
+        found.__cause__ = error
+        return found
+    path = bug.keep_report(error, arguments, common.environ)
+    kept = f"; the details are in {path}" if path else "; no place was found for a file with the details"
+    return Internal(f"a bug of wfctl: {type(error).__name__}: {_text_of(error)}{kept}", {"report": path})
 
 
-def _hint(error: WfctlError, common: Common) -> str:
-    return f"see: wfctl help {error.code}" if common.verbose else ""
-
-
-def _traceback_hint(error: Exception) -> str:
-    path = _keep_traceback(error)
-    return f"the details are in {path}" if path else ""
-
-
-def _keep_traceback(error: Exception) -> str | None:
-    """Write the traceback to a new file that only the user can read; return its path, or None where that fails."""
-    import platform
-    import tempfile
-    import traceback
-
-    from wfctl import __version__
-
-    lines = traceback.format_exception(error)
-    text = f"wfctl {__version__}, python {platform.python_version()}, {platform.platform()}\n\n{''.join(lines)}"
+def _text_of(error: Exception) -> str:
     try:
-        descriptor, path = tempfile.mkstemp(prefix="wfctl-bug-", suffix=".txt")  # mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError:
-        return None
-    return path
+        text = str(error)
+    except Exception:
+        return "(without a text)"
+    return text if len(text) <= 500 else f"{text[:500]}..."
+
+
+# Usage --------------------------------------------------------------------------------------------------------------------
+
+
+def _usage(error: click.ClickException, arguments: list[str]) -> InvalidArgument:
+    """Return what click found wrong with a line as an error of ours, with what was perhaps meant."""
+    from wfctl.core.near import did_you_mean, near
+
+    data: dict[str, Any] = {}
+    message = error.format_message()
+    if isinstance(error, click.exceptions.NoSuchCommand | click.exceptions.NoSuchOption):
+        is_command = isinstance(error, click.exceptions.NoSuchCommand)
+        name = error.command_name if isinstance(error, click.exceptions.NoSuchCommand) else error.option_name
+        known = _commands(error.ctx) if is_command else _options(error.ctx)
+        meant = near(name, known)
+        data = {"argument": "command" if is_command else "option", "value": name, "near": meant}
+        message = f"no such {'command' if is_command else 'option'} {name!r}{did_you_mean(meant)}"
+    elif isinstance(error, click.BadParameter) and error.param is not None and error.param.name is not None:
+        data = _bad_value(error.param, arguments)
+        message = message.rstrip(".") + did_you_mean(data.get("near", ()))
+    return InvalidArgument(message[:1].lower() + message[1:], data)
+
+
+def _commands(context: click.Context | None) -> list[str]:
+    command = context and context.command
+    return command.list_commands(context) if isinstance(command, click.Group) and context is not None else []
+
+
+def _options(context: click.Context | None) -> list[str]:
+    return [] if context is None else [name for param in context.command.get_params(context) for name in _names(param)]
+
+
+def _names(param: click.Parameter) -> list[str]:
+    return [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
+
+
+def _bad_value(param: click.Parameter, arguments: list[str]) -> dict[str, Any]:
+    from wfctl.cli.words import read_line
+    from wfctl.core.near import near
+
+    assert param.name is not None
+    data: dict[str, Any] = {"argument": param.name}
+    given = read_line(arguments).of(param.name)
+    if given:
+        data["value"] = given[-1].text
+        if isinstance(param.type, click.Choice):
+            data["near"] = near(given[-1].text, [str(each) for each in param.type.choices])
+    return data
 
 
 def _asked_format(arguments: list[str]) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
 from wfctl.cli import streams
 from wfctl.cli.base import Common, command
+from wfctl.cli.completing import HELP
 from wfctl.cli.help_texts import ADVICE, TOPICS, WARNINGS
 
 _WIDTH = 96  #: of prose
@@ -15,40 +16,63 @@ _WIDTH = 96  #: of prose
 
 @command(name="help")
 @click.argument(
-    "topic", metavar="[COMMAND... | CODE | TOPIC]", nargs=-1, help="A command, an error or warning code, or a topic."
+    "topic",
+    metavar="[COMMAND... | CODE | TOPIC]",
+    nargs=-1,
+    type=HELP,
+    help="A command, a code, a status, a reason, or a topic.",
 )
 def help_(common: Common, topic: Sequence[str]) -> None:
     """Explain a command, an error code or a topic.
 
-    Topics: exit-codes, environment, formats, states, time. Codes are the words that errors carry, such as not-found.
+    Topics: exit-codes, environment, formats, other-users, states, time. Codes are the words that errors carry, such as
+    not-found, that warnings and findings carry, and the statuses and reasons that lists show, such as skipped-misfire.
     """
     streams.answer(text_of(list(topic)))
 
 
 def text_of(words: list[str]) -> str:
     """Given what is asked about, return the text. Raise NotFound, with what was perhaps meant."""
-    from wfctl.errors import BY_CODE, NotFound
+    from wfctl.errors import NotFound
 
     word = words[0].lower() if len(words) == 1 else ""
     if word in TOPICS:
         return TOPICS[word].strip()
-    if word in WARNINGS:
-        return f"warning {word}\n\n{_prose(WARNINGS[word])}"
-    if word in BY_CODE:
-        found = BY_CODE[word]
-        meaning = (found.__doc__ or "").strip()
-        return (
-            f"{word}: exit status {found.exit_status}, JSON-RPC error {found.rpc_number}\n\n{meaning}\n\n{_prose(ADVICE[word])}"
-        )
+    parts = _parts(word)
+    if parts:
+        return "\n\n".join(parts)
     help_text = _command_help(words)
     if help_text is not None:
         return help_text
-    from difflib import get_close_matches
-
     from wfctl.cli.app import ROOT
+    from wfctl.core.near import did_you_mean, near
 
-    near = get_close_matches(" ".join(words), [*TOPICS, *WARNINGS, *BY_CODE, *ROOT], n=3)
-    raise NotFound(f"there is no help on {' '.join(words)!r}", {"near": near, "topics": [*TOPICS]})
+    asked = " ".join(words)
+    data = {"value": asked, "near": near(asked, known(ROOT)), "topics": [*TOPICS]}
+    raise NotFound(f"there is no help on {asked!r}{did_you_mean(data['near'])}", data)
+
+
+def _parts(word: str) -> list[str]:
+    """Return what a word means, once for each kind of word that it is: `paused` is a state, and a reason."""
+    from wfctl.cli.help_codes import meanings
+    from wfctl.errors import BY_CODE
+
+    found = []
+    if word in BY_CODE:
+        error = BY_CODE[word]
+        head = f"{word}: exit status {error.exit_status}, JSON-RPC error {error.rpc_number}"
+        found.append(f"{head}\n\n{(error.__doc__ or '').strip()}\n\n{_prose(ADVICE[word])}")
+    if word in WARNINGS:
+        found.append(f"warning {word}\n\n{_prose(WARNINGS[word])}")
+    return found + [f"{kind} {word}\n\n{_prose(text)}" for kind, text in meanings(word)]
+
+
+def known(commands: Iterable[str]) -> list[str]:
+    """Return every word that there is help on, these commands among them."""
+    from wfctl.cli.help_codes import words
+    from wfctl.errors import BY_CODE
+
+    return [*dict.fromkeys([*TOPICS, *WARNINGS, *BY_CODE, *commands, *words()])]
 
 
 def _prose(text: str) -> str:

@@ -9,8 +9,9 @@ import click
 
 from wfctl.cli import parse, render, streams, values
 from wfctl.cli.base import Common, command, dry_run_option
+from wfctl.cli.completing import ZONE
 from wfctl.cli.text import count_of, escape
-from wfctl.errors import InvalidDefinition, Problem
+from wfctl.errors import InvalidArgument, InvalidDefinition, Problem
 
 if TYPE_CHECKING:
     from wfctl.operations.views import ImportView
@@ -21,7 +22,9 @@ _SYSTEM = ("/etc/crontab", "/etc/cron.d/")
 @command()
 @click.argument("file", metavar="FILE|-", type=click.Path(), help="The crontab; - for stdin, such as from `crontab -l`.")
 @click.option("--user-column", is_flag=True, help="A user stands before each command, as in /etc/crontab and /etc/cron.d.")
-@click.option("--timezone", metavar="ZONE", help="The zone of lines without CRON_TZ (default: the machine's, as for cron).")
+@click.option(
+    "--timezone", metavar="ZONE", type=ZONE, help="The zone of lines without CRON_TZ (default: the machine's, as for cron)."
+)
 @dry_run_option
 def crontab(common: Common, file: str, user_column: bool, timezone: str | None, dry_run: bool) -> int:
     """Import a crontab: a deployment and a schedule a line.
@@ -37,7 +40,7 @@ def crontab(common: Common, file: str, user_column: bool, timezone: str | None, 
     source = "the crontab on stdin" if file == "-" else parse.absolute(file)
     text = _text(file, source)
     if not user_column and source.startswith(_SYSTEM):
-        raise click.UsageError(f"{file} has a user before each command: add --user-column")
+        raise InvalidArgument(f"{file} has a user before each command: add --user-column", {"add": ["--user-column"]})
     with common.open() as store:
         view = import_crontab(
             store, text, source=source, local_zone=local_zone(), user_column=user_column, timezone=timezone,

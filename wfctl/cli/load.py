@@ -9,6 +9,7 @@ import click
 
 from wfctl.cli import parse, render, values
 from wfctl.cli.base import Common, command
+from wfctl.cli.completing import ZONE, words
 from wfctl.cli.style import Paint
 from wfctl.cli.text import escape
 
@@ -28,11 +29,12 @@ _OVER = ("%%", "red")
 @click.option(
     "--durations",
     metavar="HOW",
+    type=words("history", "p95"),
     default="history",
     show_default=True,
     help="What runs take: history (the median), p95, a duration, or @FILE, JSON of durations by id.",
 )
-@click.option("--timezone", metavar="ZONE", default="UTC", show_default=True, help="The zone of the hours shown.")
+@click.option("--timezone", metavar="ZONE", type=ZONE, default="UTC", show_default=True, help="The zone of the hours shown.")
 @click.option("--fail-over", metavar="N", type=float, help="Exit with 1 where more than N slots are wanted at once.")
 def load(common: Common, days: int, by: str, durations: str, timezone: str, fail_over: float | None) -> int:
     """Show how many slots the coming days want, hour by hour.
@@ -40,15 +42,10 @@ def load(common: Common, days: int, by: str, durations: str, timezone: str, fail
     From the instants of every active schedule and from what its runs took. Wanted is what would run if there were no limit:
     where it is above the limit, runs wait or are skipped, and `wfctl simulate` says which.
     """
-    from wfctl.core.trigger import CalendarError, zone_of
-    from wfctl.errors import InvalidArgument
     from wfctl.operations import load as operation
     from wfctl.operations import simulating
 
-    try:
-        zone = zone_of(timezone)
-    except CalendarError as error:
-        raise InvalidArgument(f"--timezone: {error}") from error
+    zone = parse.zone(timezone, "--timezone")
     given = parse.json_document(durations, "--durations") if durations.startswith("@") else durations
     now = common.now()
     with common.open() as store:

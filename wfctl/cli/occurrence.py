@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import naming, paging, parse, render, streams, values, watching
+from wfctl.cli import paging, parse, render, streams, values, watching
 from wfctl.cli.base import Common, StoredId, command
 from wfctl.cli.paging import paging_options
 from wfctl.cli.render import Column
@@ -47,7 +47,7 @@ COLUMNS = [
     Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
     Column(key="reason", title="WHY", raw=lambda it: it.reason, show=why, free=True),
     Column(key="span", title="SPAN", raw=lambda it: it.span and it.span.to_json(), show=_span, extra=True),
-    render.instants("recorded_at", "RECORDED", lambda it: it.recorded_at, extra=True),
+    render.instants("recorded_at", "RECORDED (UTC)", lambda it: it.recorded_at, extra=True),
 ]
 
 
@@ -71,7 +71,7 @@ def occurrences(
         watching.refuse_paging(cursor, everything, until)
         _watch(common, schedule_ids, limit, status, first)
         return
-    with common.open() as store:
+    with common.open(may_log=False) as store:
         paging.write(
             common,
             lambda size, place: store.list_schedule_occurrences(
@@ -114,12 +114,16 @@ def _watch(common: Common, schedule_ids: Sequence[str], limit: int | None, statu
 
 
 @command()
-@click.argument("occurrence", metavar="SCHEDULE@INSTANT", help="Its name, as lists with -o name print it.")
+@click.argument(
+    "occurrence", metavar="SCHEDULE@INSTANT", type=StoredId("schedule"), help="Its name, as lists with -o name print it."
+)
 def show(common: Common, occurrence: str) -> None:
     """Show one occurrence: SCHEDULE@INSTANT.
 
     It shows what is recorded. `wfctl occurrence explain` says why, for any instant, recorded or not.
     """
+    from wfctl.cli import naming
+
     with common.open() as store:
         schedule_id, at = naming.occurrence(store, occurrence, common.now())
         view = store.get_occurrence(schedule_id=schedule_id, instant=at)

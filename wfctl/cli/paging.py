@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from wfctl.cli import render, streams
 from wfctl.cli.base import Common, Function
+from wfctl.cli.completing import STATUSES
 from wfctl.cli.render import Column
 from wfctl.cli.text import escape
 
@@ -33,7 +33,7 @@ def page_options(function: Function) -> Function:
 def paging_options(function: Function) -> Function:
     """Add `--limit`, `--cursor`, `--all`, `--status`, `--since` and `--until`."""
     options = [
-        click.option("--status", metavar="A,B,...", help="Only these statuses."),
+        click.option("--status", metavar="A,B,...", type=STATUSES, help="Only these statuses."),
         click.option("--since", metavar="TIME", help="Not before this instant, or this long ago: 2h, 7d."),
         click.option("--until", metavar="TIME", help="Before this instant, or before this long ago: 2h, 7d."),
     ]
@@ -75,6 +75,8 @@ def write(
 def say_next(common: Common, following: str | None, limit: int | None, command: Sequence[str]) -> None:
     """Say on stderr how to see the next page, where there is one."""
     if following is not None and not common.quiet:
+        import shlex
+
         size = [] if limit is None else ["--limit", str(limit)]
         streams.talk(f"next page: {escape(shlex.join([*command, *_format(common), *size, '--cursor', following]))}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Literal
 
 from wfctl.core.instants import parse_instant
@@ -32,7 +32,7 @@ def split_pair(text: str, what: str = "KEY=VALUE") -> tuple[str, str]:
     """Given `K=V`, return both parts. Raise InvalidArgument for anything else."""
     key, equals, rest = text.partition("=")
     if not equals or not key.strip():
-        raise InvalidArgument(f"{text!r} is not {what}")
+        raise InvalidArgument(f"{text!r} is not {what}", {"value": text})
     return key.strip(), rest
 
 
@@ -84,6 +84,7 @@ def read_file(name: str) -> bytes:
     """
     try:
         if name == "-":
+            _take_stdin()
             content = sys.stdin.buffer.read(LARGEST_FILE + 1)
         else:
             with open(name, "rb") as file:
@@ -94,6 +95,18 @@ def read_file(name: str) -> bytes:
     if len(content) > LARGEST_FILE:
         raise InvalidArgument(f"{name} is larger than {LARGEST_FILE} bytes")
     return content
+
+
+def _take_stdin() -> None:
+    """Raise InvalidArgument where the line has read stdin already: of two `-` the second would find nothing."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    if context.meta.get("wfctl.stdin"):
+        raise InvalidArgument("two of these read stdin, which can be read once; put one of them into a file")
+    context.meta["wfctl.stdin"] = True
 
 
 def definition_file(name: str, kind: Literal["schedule", "deployment"], subject: str) -> dict[str, Any]:
@@ -123,7 +136,7 @@ def instant(text: str, option: str) -> datetime:
     try:
         return parse_instant(text)
     except ValueError as error:
-        raise InvalidArgument(f"{option}: {error}") from error
+        raise InvalidArgument(f"{option}: {error}", {"argument": _param(option), "value": text}) from error
 
 
 def argument(text: str, name: str) -> datetime:
@@ -132,6 +145,26 @@ def argument(text: str, name: str) -> datetime:
         return parse_instant(text)
     except ValueError as error:
         raise InvalidArgument(f"{name}: {error}", {"argument": name}) from error
+
+
+def _param(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _refused(option: str, text: str, error: Exception, more: str = "") -> InvalidArgument:
+    """Return the error for an option whose value is no duration."""
+    data = {"argument": _param(option), "value": text, "near": list(getattr(error, "near", ()))}
+    return InvalidArgument(f"{option}: {error}{more}", data)
+
+
+def seconds(text: str, option: str) -> float:
+    """Given a duration, return its seconds. Raise InvalidArgument."""
+    from wfctl.core.duration import parse_duration
+
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise _refused(option, text, error) from error
 
 
 def moment(text: str | None, option: str, now: datetime) -> datetime | None:
@@ -150,7 +183,7 @@ def moment(text: str | None, option: str, now: datetime) -> datetime | None:
     except (ValueError, OverflowError) as refused:
         if not text[:1].isdigit() or "-" in text:
             return argument(text, option.removeprefix("--"))
-        raise InvalidArgument(f"{option}: {refused}, or an instant such as 2026-12-01T09:00:00Z") from refused
+        raise _refused(option, text, refused, ", or an instant such as 2026-12-01T09:00:00Z") from refused
 
 
 def ahead(text: str, option: str, now: datetime) -> datetime:
@@ -164,19 +197,35 @@ def ahead(text: str, option: str, now: datetime) -> datetime:
             return parse_instant(text)
         except ValueError as error:
             why = refused if text[:1].isdigit() and "-" not in text else error
-            raise InvalidArgument(f"{option}: {why}; write a duration such as 12h, or an instant") from error
+            raise _refused(option, text, why, "; write a duration such as 12h, or an instant") from error
+
+
+def zone(text: str, option: str) -> tzinfo:
+    """Given the name of a zone, return it. Raise InvalidArgument, with what was perhaps meant."""
+    from wfctl.core.near import did_you_mean
+    from wfctl.core.trigger import CalendarError, similar_zones, zone_of
+
+    try:
+        return zone_of(text)
+    except CalendarError as error:
+        meant = similar_zones(text)
+        hint = did_you_mean(meant) or "; write a name such as Europe/Budapest, or UTC"
+        data = {"argument": _param(option), "value": text, "near": meant}
+        raise InvalidArgument(f"{option}: there is no zone {text[:100]!r}{hint}", data) from error
 
 
 def occurrence_name(text: str) -> tuple[str, datetime]:
     """Given `SCHEDULE@INSTANT`, return both parts. Raise InvalidArgument."""
     schedule_id, at, when = text.rpartition("@")
     if not at or not schedule_id:
-        raise InvalidArgument(f"{text!r} names no occurrence; write SCHEDULE@INSTANT, such as hourly@2026-12-01T09:00:00Z")
+        said = f"{text!r} names no occurrence; write SCHEDULE@INSTANT, such as hourly@2026-12-01T09:00:00Z"
+        raise InvalidArgument(said, {"argument": "instant", "value": text})
     return schedule_id, argument(when, "instant")
 
 
 def words(text: str | None, known: Iterable[str], option: str) -> list[str] | None:
     """Given a list `A,B`, return its words, each known. Raise InvalidArgument, with what was perhaps meant."""
+    from wfctl.core.near import near_data
     from wfctl.core.plain import suggestion
 
     if text is None:
@@ -187,7 +236,8 @@ def words(text: str | None, known: Iterable[str], option: str) -> list[str] | No
         raise InvalidArgument(f"{option} names nothing; it takes {', '.join(listed)}")
     for word in found:
         if word not in listed:
-            raise InvalidArgument(f"{option}: {word!r} is none of them{suggestion(word, listed)}")
+            data = {"argument": _param(option), **near_data(word, listed)}
+            raise InvalidArgument(f"{option}: {word!r} is none of them{suggestion(word, listed)}", data)
     return found
 
 
@@ -292,6 +342,7 @@ def _put(holder: Any, part: str, found: Any, path: str, *, remove: bool) -> None
 
 def _index(items: list[Any], part: str, path: str) -> int:
     """An item of a list by its number, counted from 0, or by its `name`."""
+    from wfctl.core.near import near_data
     from wfctl.core.plain import suggestion
 
     names = [item.get("name") if isinstance(item, dict) else None for item in items]
@@ -299,4 +350,5 @@ def _index(items: list[Any], part: str, path: str) -> int:
         return names.index(part)
     if part.isdigit() and int(part) < len(items):
         return int(part)
-    raise InvalidArgument(f"{path}: there is no item {part!r}{suggestion(part, [str(name) for name in names if name])}")
+    known = [str(name) for name in names if name]
+    raise InvalidArgument(f"{path}: there is no item {part!r}{suggestion(part, known)}", near_data(part, known))

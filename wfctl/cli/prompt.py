@@ -15,7 +15,8 @@ def confirm(common: Common, question: str) -> bool:
     if common.yes:
         return True
     if common.no_input or common.environ.get("WFCTL_NO_INPUT") or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidArgument(f"{question} This needs an answer, and there is no terminal to ask at; add --yes")
+        said = f"{question} This needs an answer, and there is no terminal to ask at; add --yes"
+        raise InvalidArgument(said, {"add": ["--yes"]})
     sys.stderr.write(f"{escape_message(question)} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()

@@ -6,6 +6,7 @@ Cells are escaped here, once; what a column's functions return may hold anything
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from wfctl.cli.base import Common
 from wfctl.cli.streams import is_utf8
 from wfctl.cli.style import STATUS_STYLE, Details, Paint, paint_for
 from wfctl.cli.text import UNSAFE, cells, escape, pad
+from wfctl.errors import InvalidArgument
 
 GAP = 2  #: blanks between columns
 NARROWEST = 14  #: cells to which a column of free text may shrink before it is hidden
@@ -53,6 +55,11 @@ class Column:
         value = self.raw(item) if self.show is None else self.show(item)
         return "" if value is None else escape(value)
 
+    def texts(self, items: Sequence[Any]) -> list[str]:
+        """Return the cells of several items: what `text` gives for each."""
+        found = ["" if value is None else str(value) for value in map(self.show or self.raw, items)]
+        return found if "".join(found).isprintable() else [escape(text) for text in found]
+
 
 def instants(key: str, title: str, raw: Callable[[Any], Any], *, keep: bool = False, extra: bool = False) -> Column:
     """Return a column of instants."""
@@ -72,7 +79,9 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=not is_utf8(sys.stdout), indent=indent)
-    return UNSAFE.sub(lambda match: match.group() if match.group() == "\n" else f"\\u{ord(match.group()):04x}", text)
+    if text.isprintable():
+        return text
+    return re.sub(UNSAFE, lambda match: match.group() if match.group() == "\n" else f"\\u{ord(match.group()):04x}", text)
 
 
 # Lists ------------------------------------------------------------------------------------------------------------------
@@ -153,19 +162,27 @@ def _chosen(common: Common, columns: Sequence[Column]) -> list[Column]:
     names = [name.strip().lower().replace("-", "_") for name in common.columns.split(",") if name.strip()]
     for name in names:
         if name not in known:
-            raise click.UsageError(f"there is no column {name!r}; the columns are {', '.join(known)}")
+            raise _no_column(name, list(known))
     return [known[name] for name in names]
+
+
+def _no_column(name: str, known: list[str]) -> InvalidArgument:
+    from wfctl.core.near import did_you_mean, near
+
+    meant = near(name, known)
+    message = f"there is no column {name!r}{did_you_mean(meant)}".removesuffix("?")
+    data = {"argument": "columns", "value": name, "near": meant}
+    return InvalidArgument(f"{message}; the columns are {', '.join(known)}", data)
 
 
 # Plain columns ----------------------------------------------------------------------------------------------------------
 
 
 def _write_plain(common: Common, columns: Sequence[Column], items: Sequence[Any]) -> None:
-    rows = [[column.text(it) or "-" for column in columns] for it in items]
-    titles = [column.title for column in columns]
-    lines = rows if common.no_header else [titles, *rows]
-    for line in aligned(lines, [column.right for column in columns]):
-        streams.answer(line)
+    shown = [[text or "-" for text in column.texts(items)] for column in columns]
+    if not common.no_header:
+        shown = [[column.title, *texts] for column, texts in zip(columns, shown, strict=True)]
+    streams.raw("".join(f"{line}\n" for line in _lines(shown, [column.right for column in columns])))
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[str]:
@@ -173,11 +190,22 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[s
     if not rows:
         return []
     to_right = [*right, *(False for _ in range(len(rows[0]) - len(right)))]
-    widths = [max(cells(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        (" " * GAP).join(pad(cell, width, right=at) for cell, width, at in zip(row, widths, to_right, strict=True)).rstrip()
-        for row in rows
-    ]
+    return _lines([list(column) for column in zip(*rows, strict=True)], to_right)
+
+
+def _lines(columns: Sequence[list[str]], right: Sequence[bool]) -> list[str]:
+    """Given the cells of each column, return the lines."""
+    padded = [_padded(column, to_right) for column, to_right in zip(columns, right, strict=True)]
+    return [(" " * GAP).join(row).rstrip() for row in zip(*padded, strict=True)]
+
+
+def _padded(column: list[str], to_right: bool) -> list[str]:
+    """Return the cells of a column, all as wide as the widest."""
+    if "".join(column).isascii():  # the usual case, and the quick one
+        width = max(map(len, column), default=0)
+        return [cell.rjust(width) for cell in column] if to_right else [cell.ljust(width) for cell in column]
+    width = max(map(cells, column))
+    return [pad(cell, width, right=to_right) for cell in column]
 
 
 def pairs(rows: Sequence[tuple[str, str]], paint: Paint, *, indent: int = 0) -> str:
@@ -185,6 +213,60 @@ def pairs(rows: Sequence[tuple[str, str]], paint: Paint, *, indent: int = 0) -> 
     kept = [(label, value) for label, value in rows if value]
     width = max((len(label) for label, _ in kept), default=0)
     return "\n".join(f"{' ' * indent}{paint(label.ljust(width), 'bold')}{' ' * GAP}{value}" for label, value in kept)
+
+
+class Growing:
+    """A list that is written while it grows, each row as it comes: aligned by what was seen so far, and never redrawn."""
+
+    def __init__(
+        self, common: Common, columns: Sequence[Column], *, schema: str, name: Callable[[Any], str], least: Mapping[str, int]
+    ) -> None:
+        """`least`: how wide columns are from the beginning, by their keys. Raise UsageError for a format that cannot grow."""
+        if common.output in ("json", "csv", "name"):
+            raise click.UsageError(f"-o {common.output} cannot be written while rows still come; use -o jsonl with --watch")
+        self._common = common
+        self._columns = _chosen(common, columns)
+        self._schema, self._name = schema, name
+        titles = [0 if common.no_header else cells(column.title) for column in self._columns]
+        self._widths = [max(title, least.get(column.key, 0)) for column, title in zip(self._columns, titles, strict=True)]
+        self._has_header = False
+
+    def write(self, items: Sequence[Any]) -> None:
+        """Write some rows, at the first time below the header, and hand them over at once."""
+        if self._common.is_human:
+            self._write_rows([[column.text(it) or "-" for column in self._columns] for it in items], items)
+        else:
+            page(self._common, self._columns, items, schema=self._schema, name=self._name)
+        streams.flush()
+
+    def _write_rows(self, rows: Sequence[Sequence[str]], items: Sequence[Any]) -> None:
+        self._widths = [max(width, *(cells(row[index]) for row in rows), 0) for index, width in enumerate(self._widths)]
+        fitted = fit(self._columns, self._widths, terminal_width())
+        if not (self._has_header or self._common.no_header):
+            streams.answer(self._line([column.title for column in self._columns], fitted, None))
+        self._has_header = True
+        for row, it in zip(rows, items, strict=True):
+            streams.answer(self._line(row, fitted, it))
+
+    def _line(self, row: Sequence[str], fitted: Fit, it: Any) -> str:
+        paint = paint_for(self._common)
+        parts = []
+        for index, width in zip(fitted.shown, fitted.widths, strict=True):
+            column = self._columns[index]
+            text = pad(cut(row[index], width, paint), width, right=column.right)
+            style = None if it is None or not column.status else STATUS_STYLE.get(str(column.raw(it)))
+            parts.append(paint(text, style))
+        return (" " * GAP).join(parts).rstrip()
+
+
+def cut(text: str, width: int, paint: Paint) -> str:
+    """Return a text that takes no more than `width` cells, with a mark where something of it is left out."""
+    if cells(text) <= width:
+        return text
+    mark = "…" if paint.unicode else ".."
+    while text and cells(text) + cells(mark) > width:
+        text = text[:-1]
+    return text + mark
 
 
 # CSV --------------------------------------------------------------------------------------------------------------------

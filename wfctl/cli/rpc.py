@@ -11,6 +11,7 @@ import click
 
 from wfctl.cli import parse, render, streams
 from wfctl.cli.base import Common, command, quieten_logs
+from wfctl.cli.completing import METHOD
 from wfctl.errors import InvalidArgument, NoSupervisor
 
 if TYPE_CHECKING:
@@ -70,7 +71,12 @@ def _ended_by_signals(server: StdioServer) -> Iterator[list[int]]:
 
 
 @command()
-@click.argument("method", metavar="METHOD", help="Its name, such as workflow.schedules.get; `wfctl rpc schema` has them all.")
+@click.argument(
+    "method",
+    metavar="METHOD",
+    type=METHOD,
+    help="Its name, such as workflow.schedules.get; `wfctl rpc schema` has them all.",
+)
 @click.argument("params", metavar="[JSON|-]", required=False, help="The parameters as a JSON object; - reads them from stdin.")
 @click.option("--timeout", metavar="DURATION", help="Give up after so long. Default: 30s; a watch goes on until it is ended.")
 def call(common: Common, method: str, params: str | None, timeout: str | None) -> None:
@@ -92,12 +98,7 @@ def call(common: Common, method: str, params: str | None, timeout: str | None) -
 
 
 def _seconds(text: str) -> float:
-    from wfctl.core.duration import parse_duration
-
-    try:
-        found = parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise InvalidArgument(f"--timeout: {error}") from error
+    found = parse.seconds(text, "--timeout")
     if not found:
         raise InvalidArgument("--timeout must be longer than zero")
     return found
@@ -171,7 +172,7 @@ def _print_changes(changes: Watch) -> None:
 
 
 @command()
-@click.option("--method", metavar="METHOD", help="Only this method, and what it refers to.")
+@click.option("--method", metavar="METHOD", type=METHOD, help="Only this method, and what it refers to.")
 def schema(common: Common, method: str | None) -> None:
     """Print what can be asked as an OpenRPC document: methods, parameters, results, errors.
 

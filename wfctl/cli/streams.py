@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import sys
 from typing import Any
 
@@ -21,12 +20,31 @@ class ClosedPipe(BaseException):
 
 def prepare() -> None:
     """Make both streams take any text; give a stream that was closed at the start somewhere to go."""
+    _occupy_closed()
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - lives as long as the process
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # started with the descriptor closed
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - lives as long as the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # whatever is typed is at most a wrong answer
+
+
+def _occupy_closed() -> None:
+    """Open /dev/null where one of the first three descriptors is closed, lest a file of the store become stderr."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            if opened == descriptor:
+                os.set_inheritable(opened, True)
+            else:
+                os.dup2(opened, descriptor)
+                os.close(opened)
 
 
 def finish(status: int) -> int:
@@ -84,6 +102,8 @@ def flush() -> None:
 
 def check_reader() -> None:
     """Raise ClosedPipe when nobody reads stdout any more, which a write would only find out once there is something to say."""
+    import select
+
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)

@@ -11,6 +11,7 @@ from wfctl.cli import occurrence as occurrences
 from wfctl.cli import parse, render, streams
 from wfctl.cli import run as runs
 from wfctl.cli.base import Common, StoredId, command
+from wfctl.cli.completing import STATUS
 from wfctl.cli.style import paint_for
 from wfctl.cli.text import escape
 from wfctl.core.model import Status
@@ -23,12 +24,7 @@ _timeout = click.option("--timeout", metavar="DURATION", help="Give up after so 
 
 
 def _seconds(text: str | None) -> float | None:
-    from wfctl.core.duration import parse_duration
-
-    try:
-        return None if text is None else parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise InvalidArgument(f"--timeout: {error}") from error
+    return None if text is None else parse.seconds(text, "--timeout")
 
 
 @command(name="wait")
@@ -73,8 +69,10 @@ def _write_all(common: Common, views: Sequence[RunView], *, is_list: bool) -> No
 
 
 @command(name="wait")
-@click.argument("occurrence", metavar="SCHEDULE@INSTANT", help="Its name, as lists with -o name print it.")
-@click.option("--for", "state", metavar="STATUS", help="Until it has come to this status. Default: completed.")
+@click.argument(
+    "occurrence", metavar="SCHEDULE@INSTANT", type=StoredId("schedule"), help="Its name, as lists with -o name print it."
+)
+@click.option("--for", "state", metavar="STATUS", type=STATUS, help="Until it has come to this status. Default: completed.")
 @_timeout
 def occurrence_wait(common: Common, occurrence: str, state: str | None, timeout: str | None) -> int:
     """Wait until an occurrence has ended: SCHEDULE@INSTANT.

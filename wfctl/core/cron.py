@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+
+from wfctl.core.near import near
 
 MAX_CHARACTERS = 256  #: contract 3.6
 ALIASES = {
@@ -37,10 +38,12 @@ class ExpressionRefused(ValueError):
     """The expression is not one of ours.
 
     `messages` has a sentence for each thing that is wrong with it, `marks` where in the text it stands; None: everywhere.
+    `near` has what was perhaps meant instead of the whole text.
     """
 
-    def __init__(self, messages: Iterable[str], marks: Iterable[Mark | None] = ()) -> None:
+    def __init__(self, messages: Iterable[str], marks: Iterable[Mark | None] = (), near: Iterable[str] = ()) -> None:
         self.messages = tuple(messages)
+        self.near = tuple(near)
         given = tuple(marks)
         self.marks = (*given, *[None] * (len(self.messages) - len(given)))
         super().__init__("; ".join(self.messages))
@@ -201,8 +204,9 @@ def _resolve_alias(plain: str) -> str:
     elif word == "@every":
         advice = 'that is no calendar; write a trigger of kind = "interval", such as every = "5m"'
     else:
-        close = get_close_matches(word, ALIASES, 1)
+        close = near(word, ALIASES, 1)
         advice = f"did you mean {close[0]}?" if close else f"write one of {', '.join(ALIASES)}, or five fields"
+        raise ExpressionRefused([f"{_shown(plain)} is not taken: {advice}"], near=close)
     raise ExpressionRefused([f"{_shown(plain)} is not taken: {advice}"])
 
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 _MILLISECOND = timedelta(milliseconds=1)
 _UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}  #: in milliseconds, largest first
 _NEXT_UNIT = {"w": "d", "d": "h", "h": "m", "m": "s", "s": "ms"}
-_FORM = re.compile("".join(rf"(?:(\d{{1,12}}){unit})?" for unit in _UNITS), re.ASCII)
+# Patterns are compiled at their first use, and kept by `re`: most commands read no duration.
+_FORM = "".join(rf"(?:(\d{{1,12}}){unit})?" for unit in _UNITS)
 _WORDS = {
     "w": "weeks?",
     "d": "days?",
@@ -17,12 +18,19 @@ _WORDS = {
     "s": "seconds?|secs?",
     "ms": "milliseconds?|msecs?",
 }
-# Rarely asked for, so compiled at first use: `re` keeps them.
 _LONG_FORM = " *".join(rf"(?:(\d{{1,12}}) ?(?:{words}|{unit})(?![a-z]))?" for unit, words in _WORDS.items())
 _ISO_FORM = r"P(?:(\d{1,12})W)?(?:(\d{1,12})D)?(?:T(?=\d)(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,12})S)?)?()"
-_BARE_END = re.compile(r"(?:.*?(ms|[wdhms]))?(\d+)", re.ASCII)
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[wdhms])", re.ASCII)
+_BARE_END = r"(?:.*?(ms|[wdhms]))?(\d+)"
+_PART = r"(\d+(?:\.\d+)?)\s*(ms|[wdhms])"
 LONGEST = timedelta(days=36_525)  #: a century: any instant of this era plus or minus it is still a datetime
+
+
+class DurationRefused(ValueError):
+    """The text is no duration of ours; `near` has what was perhaps meant."""
+
+    def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.near = near
 
 
 def parse_duration(text: str) -> timedelta:
@@ -36,9 +44,9 @@ def parse_duration(text: str) -> timedelta:
     if not isinstance(text, str):
         raise ValueError(f'{text!r} is not a duration; write it as text with a unit, such as "5s", "10m" or "1h30m"')
     fits = len(text) <= 80 and text == text.strip()
-    match = (_FORM.fullmatch(text) or _long_form(text)) if fits else None
+    match = (re.fullmatch(_FORM, text, re.ASCII) or _long_form(text)) if fits else None
     if match is None or not any(match.groups()):
-        raise ValueError(_refusal(text))
+        raise _refusal(text)
     amounts = zip(match.groups(), _UNITS.values(), strict=True)
     total = sum(int(amount) * size for amount, size in amounts if amount)
     if total > LONGEST // _MILLISECOND:
@@ -73,7 +81,7 @@ def brief(span: timedelta) -> str:
         return f"{total:.1f}".removesuffix(".0") + "s"
     whole = round(total)
     sizes = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
-    index = next(index for index, (size, _) in enumerate(sizes) if whole >= size)
+    index = 0 if whole >= 86_400 else 1 if whole >= 3600 else 2 if whole >= 60 else 3
     size, unit = sizes[index]
     first, rest = divmod(whole, size)
     if index + 1 == len(sizes):
@@ -87,17 +95,16 @@ def _long_form(text: str) -> re.Match[str] | None:
     return re.fullmatch(_LONG_FORM, text, re.ASCII) or re.fullmatch(_ISO_FORM, text, re.ASCII)
 
 
-def _refusal(text: str) -> str:
+def _refusal(text: str) -> DurationRefused:
     shown = repr(text if len(text) <= 80 else text[:77] + "...")
     if text.strip().startswith("-"):
-        return f"{shown} is negative; a duration is zero or more, such as 5s, 10m or 1h30m"
+        return DurationRefused(f"{shown} is negative; a duration is zero or more, such as 5s, 10m or 1h30m")
     suggestion = _suggestion(text)
-    bare = _BARE_END.fullmatch(text)
-    if bare is not None and suggestion is not None:
-        return f"{shown} ends in a number without a unit; did you mean {suggestion}?"
-    if suggestion is not None:
-        return f"{shown} is not a duration; did you mean {suggestion}?"
-    return f"{shown} is not a duration; write 250ms, 5s, 10m, 1h30m, 2d or 1w"
+    bare = re.fullmatch(_BARE_END, text, re.ASCII)
+    if suggestion is None:
+        return DurationRefused(f"{shown} is not a duration; write 250ms, 5s, 10m, 1h30m, 2d or 1w")
+    wrong = "is not a duration" if bare is None else "ends in a number without a unit"
+    return DurationRefused(f"{shown} {wrong}; did you mean {suggestion}?", (suggestion,))
 
 
 def _suggestion(text: str) -> str | None:
@@ -108,10 +115,10 @@ def _suggestion(text: str) -> str | None:
     for unit, words in _WORDS.items():
         plain = re.sub(rf"(?<=[\d\s])(?:{words})(?![a-z])", unit, plain)
     plain = re.sub(r"(?:\s|,|and)+", "", plain)
-    bare = _BARE_END.fullmatch(plain)
+    bare = re.fullmatch(_BARE_END, plain, re.ASCII)
     if bare is not None:
         plain += _NEXT_UNIT.get(bare.group(1), "?") if bare.group(1) else "s"
-    parts = _PART.findall(plain)
+    parts = re.findall(_PART, plain, re.ASCII)
     if not parts or "".join(amount + unit for amount, unit in parts) != plain:
         return None
     total = sum(float(amount) * _UNITS[unit] for amount, unit in parts)

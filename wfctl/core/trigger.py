@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +25,7 @@ from wfctl.core.cron import Expression, ExpressionRefused, parse_expression
 from wfctl.core.duration import format_duration, parse_duration
 from wfctl.core.instants import format_instant, parse_instant
 from wfctl.core.model import CronTrigger, DueInstants, IntervalTrigger, MaxRun, OneshotTrigger, Span, Trigger
+from wfctl.core.near import near
 from wfctl.errors import InvalidArgument, InvalidDefinition, Problem
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def read_trigger(plain: object, *, path: str = "trigger") -> tuple[Trigger | Non
     if kind is None:
         return None, (Problem(f"{path}.kind", f"is missing; write one of {', '.join(_KEYS)}"),)
     if not isinstance(kind, str) or kind not in _KEYS:
-        return None, (Problem(f"{path}.kind", f"{_briefly(kind)} is unknown; {_did_you_mean(str(kind), _KEYS)}"),)
+        said = f"{_briefly(kind)} is unknown; {_did_you_mean(str(kind), _KEYS)}"
+        return None, (Problem(f"{path}.kind", said, near=tuple(near(kind, _KEYS))),)
     values = {key: value for key, value in plain.items() if value is not None and key != "kind"}
     problems = [_unknown_key(kind, str(key), path) for key in values if key not in _KEYS[kind]]
     trigger = {"cron": _read_cron, "interval": _read_interval, "oneshot": _read_oneshot}[kind](values, path, problems)
@@ -110,9 +111,10 @@ def _read_cron(values: Mapping[str, Any], path: str, problems: list[Problem]) ->
         try:
             expression = parse_expression(text)
         except ExpressionRefused as refused:
-            problems.extend(Problem(f"{path}.expression", message) for message in refused.messages)
+            places = zip(refused.messages, refused.marks, strict=True)
+            problems.extend(Problem(f"{path}.expression", said, near=refused.near, mark=mark) for said, mark in places)
     if not is_zone(zone):
-        problems.append(Problem(f"{path}.timezone", _zone_refusal(zone)))
+        problems.append(Problem(f"{path}.timezone", _zone_refusal(zone), near=tuple(similar_zones(zone))))
         return None
     return CronTrigger(expression.text, zone) if expression else None
 
@@ -125,7 +127,7 @@ def _read_interval(values: Mapping[str, Any], path: str, problems: list[Problem]
     try:
         every = parse_duration(text)
     except ValueError as error:
-        problems.append(Problem(f"{path}.every", str(error)))
+        problems.append(Problem(f"{path}.every", str(error), near=getattr(error, "near", ())))
         return None
     if every < _SECOND:
         problems.append(Problem(f"{path}.every", f"{text!r} is shorter than a second; write 1s or more"))
@@ -149,11 +151,12 @@ def _unknown_key(kind: str, key: str, path: str) -> Problem:
     owner = next((other for other, keys in _KEYS.items() if key in keys), None)
     if owner is not None:
         return Problem(f"{path}.{key}", f'belongs to kind = "{owner}", not to "{kind}"; remove it or change the kind')
-    return Problem(f"{path}.{key[:80]}", f"is unknown; {_did_you_mean(key, (*_KEYS[kind], 'kind'))}")
+    known = (*_KEYS[kind], "kind")
+    return Problem(f"{path}.{key[:80]}", f"is unknown; {_did_you_mean(key, known)}", near=tuple(near(key, known)), is_key=True)
 
 
 def _did_you_mean(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
-    close = get_close_matches(word[:80].lower(), known, 1)
+    close = near(word, known, 1)
     return f"did you mean {close[0]}?" if close else f"write one of {', '.join(known)}"
 
 
@@ -198,17 +201,20 @@ def _zone_refusal(name: object) -> str:
         return (
             f"'{name}' is an offset; write the name of a place, such as Europe/Budapest, which knows its clock changes, or UTC"
         )
-    close = _similar_zones(name)
+    close = similar_zones(name)
     advice = f"did you mean {' or '.join(close)}?" if close else "write a name such as Europe/Budapest, or UTC"
     return f"{_briefly(name)} is unknown to this machine's tz database; {advice}"
 
 
-def _similar_zones(name: str) -> list[str]:
+def similar_zones(name: object) -> list[str]:
+    """Given what is no zone, return the names of zones that were perhaps meant, the nearest first."""
+    if not isinstance(name, str):
+        return []
     zones = sorted(valid_zones())
     plain = name.strip().lower().replace(" ", "_")[:100]
     same = [zone for zone in zones if zone.lower() == plain]
     places = [zone for zone in zones if zone.lower().rpartition("/")[2] == plain]
-    return same or places[:3] or get_close_matches(name.strip()[:100], zones, 2, 0.7)
+    return same or places[:3] or near(name, zones, 2)
 
 
 @lru_cache(maxsize=1024)
