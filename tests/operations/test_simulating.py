@@ -47,6 +47,7 @@ class Life:
         for number, (trigger, policy) in enumerate(zip(TRIGGERS, POLICIES, strict=True)):
             self.world.store.create_schedule(schedule_id=f"s{number}", deployment_id="d", trigger=trigger, **policy)
         self.wake: datetime | None = None
+        self.lag = timedelta(0)  #: how late the supervisor sees what happens
         self.step()
 
     def step(self) -> None:
@@ -59,7 +60,7 @@ class Life:
         """Live on up to a moment."""
         while True:
             alive = [self.ends[running] for running in self.world.keeper.world.running]
-            coming = min([*alive, *([self.wake] if self.wake else []), end])
+            coming = min([*alive, *([self.wake] if self.wake else []), end]) + self.lag
             self.world.clock.set(max(coming, self.world.clock.now()))
             self._end_due()
             self.step()
@@ -145,6 +146,44 @@ def test_a_recorded_history_played_again_gives_the_same_dispositions(tmp_path: P
     life.world.die()
 
 
+def test_while_a_supervisor_drains_nothing_is_decided(tmp_path: Path) -> None:
+    """Contract 7.6: what came due meanwhile is treated as after downtime; the ledger shows it by what was missed."""
+    life = Life(tmp_path / "store", 11)
+    life.until(life.after(hours=1))
+    service = life.world._service
+    assert service is not None
+    service.drain(undo=False)
+    life.until(life.after(minutes=26))
+    service.drain(undo=True)
+    life.step()
+    life.until(life.after(hours=1))
+    service.drain(undo=False)  # and an end that waits for its runs
+    life.until(life.after(minutes=9))
+    life.away(timedelta(minutes=20))
+    life.until(life.after(hours=1))
+    names = [f"s{number}" for number in range(6)]
+    truth = recorded(life.world, names)
+    played = simulate(replay_plan(life.world.store.context, until=life.world.clock.now(), slots=SLOTS))
+    for name in names:
+        assert as_recorded(played.rows, name) == truth[name], name
+    assert sum(row[2] == "missed" for rows in truth.values() for row in rows) > 20
+    life.world.die()
+
+
+def test_what_a_machine_takes_to_decide_does_not_add_up(tmp_path: Path) -> None:
+    """Each run ends when it really did, however many waited for one another's end before it."""
+    life = Life(tmp_path / "store", 5)
+    life.lag = timedelta(milliseconds=7)
+    life.until(life.after(hours=3))
+    plan = replay_plan(life.world.store.context, until=life.world.clock.now(), slots=SLOTS)
+    ends = {(row.schedule_id, row.settlement.instant): row.ended_at for row in simulate(plan).rows if row.ended_at}
+    truth = {(str(run.schedule_id), run.instant): run.ended_at for run in life.world.runs() if run.ended_at}
+    waited = [run for run in life.world.runs() if run.instant and run.admitted_at - run.instant > timedelta(minutes=1)]
+    assert len(truth) > 80 and len(waited) > 10, "the story has no queues"
+    assert ends == truth
+    life.world.die()
+
+
 def test_a_forecast_is_what_then_happens(tmp_path: Path) -> None:
     """With durations that are what they are said to be, and nobody changing anything."""
     life = Life(tmp_path / "store", 7)
@@ -189,6 +228,7 @@ def test_a_change_is_replayed_over_the_past_before_it_is_saved(tmp_path: Path) -
     init_store(tmp_path / "store").close()
     life = Life.__new__(Life)
     life.world, life.chance, life.ends, life.wake = World(tmp_path / "store"), random.Random(1), {}, None
+    life.lag = timedelta(0)
     store = life.world.store
     store.create_deployment(deployment_id="d", command=["/bin/true"])
     store.create_schedule(schedule_id="s", deployment_id="d", trigger={"kind": "interval", "every": "2m"})

@@ -21,6 +21,7 @@ from wfctl.core.trigger import Calendar, calendar_of
 _ENDS, _CHANGES, _RETURNS, _WAKES = range(4)  #: the order of what happens at one time
 _ASKED = 64  #: candidates that wait for capacity looked at beyond the free slots, as in a round of the supervisor
 _JUST_AFTER = timedelta(microseconds=1)
+_NOTHING_DUE = DueInstants()
 
 
 # What is played -----------------------------------------------------------------------------------------------------------
@@ -426,7 +427,8 @@ class _Play:
         return {"absent": {"from": format_instant(begins), "until": format_instant(ends)}}
 
     def _due(self, schedule: _Schedule) -> DueInstants:
-        return schedule.calendar.due(schedule.floor, self.now) if schedule.floor < self.now else DueInstants()
+        is_due = schedule.coming is not None and schedule.coming <= self.now
+        return schedule.calendar.due(schedule.floor, self.now) if is_due else _NOTHING_DUE
 
     def _write(self, concerned: Mapping[str, _Schedule], decisions: Mapping[str, Decision]) -> None:
         starts: list[tuple[int, _Schedule, Settlement, int]] = []

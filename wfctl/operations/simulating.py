@@ -24,6 +24,7 @@ from wfctl.store.ledger.schedules import ScheduleRow
 
 LONGEST = timedelta(days=400)
 _AT_LEAST = timedelta(seconds=1)  #: what is left of a run that already takes longer than expected
+_LAG = timedelta(seconds=1)  #: how late a supervisor that is there decides, at most
 
 # What is to come --------------------------------------------------------------------------------------------------------
 
@@ -174,9 +175,9 @@ def replay_plan(context: Context, *, until: datetime, slots: int) -> Plan:
             since=since,
             until=until,
             slots=slots,
-            courses=lambda name, instant, at: lengths[name].get(instant) or Course.of(timedelta(0)),
+            courses=lambda name, instant, at: _as_it_was(lengths[name].get(instant), at),
             changes=[change for history in told.values() for change in history.changes],
-            downtime=past.absences(connection, since, until),
+            downtime=_joined([*past.absences(connection, since, until), *past.stops(connection)]),
             verdicts=lambda name, now: _verdict(rejected[name], now),
         )
 
@@ -186,8 +187,35 @@ class _History:
     subject: Subject
     begins: datetime
     changes: tuple[Change, ...]
-    courses: Mapping[datetime, Course]
+    courses: Mapping[datetime, tuple[datetime, Course]]  #: by instant: when it was admitted, and how it went from there
     rejected: Mapping[datetime, Any]  #: when preflight refused, with its reason
+
+
+def _joined(spans: Sequence[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+    """Return the same spans of time, ascending, those that overlap as one."""
+    found: list[tuple[datetime, datetime]] = []
+    for begins, ends in sorted(spans):
+        if found and begins <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], ends))
+        else:
+            found.append((begins, ends))
+    return found
+
+
+def _as_it_was(known: tuple[datetime, Course] | None, at: datetime) -> Course:
+    """Return how the run of an instant goes when it is admitted at `at`: it ends when it really did.
+
+    The supervisor decides some milliseconds after what it decides about; without this they would add up from one run to the
+    next that waits for it.
+    """
+    if known is None:
+        return Course.of(timedelta(0))
+    admitted_at, course = known
+    lag = admitted_at - at
+    if not timedelta(0) < lag <= _LAG:
+        return course
+    first, *others = course.legs
+    return replace(course, legs=(replace(first, lasts=first.lasts + lag), *others))
 
 
 def _verdict(rejected: Mapping[datetime, Any], now: datetime) -> Verdict:
@@ -215,7 +243,9 @@ def _history(context: Context, connection: sqlite3.Connection, row: DefinitionRo
     if row.deleted_at is not None:
         changes.append(Change(at=from_micros(row.deleted_at), schedule_id=row.id, what="delete"))
     subject = Subject(schedule_id=row.id, definition=first, anchor=begins.replace(microsecond=0), floor=begins)
-    courses = {run.instant: _course(connection, run) for run in past.runs_of(connection, row.number, since=begins)}
+    courses = {
+        run.instant: (run.admitted_at, _course(connection, run)) for run in past.runs_of(connection, row.number, since=begins)
+    }
     rejected = {
         each.instant: each.reason
         for each in timeline.rows(connection, row.number, after=None)

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Status
@@ -86,3 +87,27 @@ def absences(connection: sqlite3.Connection, since: datetime, until: datetime) -
     if free_from < until:
         gaps.append((free_from, until))
     return [(begins, ends) for begins, ends in gaps if begins < ends]
+
+
+def stops(connection: sqlite3.Connection) -> list[tuple[datetime, datetime]]:
+    """Return when nothing was decided, as what was missed shows: from the last decision before it to its row, ascending.
+
+    So it is while a supervisor drains, or cannot admit for want of space: it is there, and looks at no instant. That something
+    was held is a decision too, of which the row that it ends in tells.
+    """
+    rows = connection.execute(
+        "SELECT recorded_at, coalesce(span_first, instant), status = ? AND json_valid(reason)"
+        " AND json_extract(reason, '$.code') = 'missed' FROM occurrences ORDER BY place",
+        (STATUS_NUMBER[Status.SKIPPED_MISFIRE],),
+    )
+    found: list[tuple[datetime, datetime]] = []
+    previous = 0
+    for recorded_at, together in groupby(rows, key=lambda row: int(row[0])):
+        settled = list(together)
+        first = min((instant for _, instant, is_missed in settled if is_missed), default=recorded_at)
+        held = (instant for _, instant, is_missed in settled if not is_missed and instant < first)
+        begins = max([previous, *held])
+        if begins < first < recorded_at:
+            found.append((from_micros(begins + 1), from_micros(recorded_at)))
+        previous = recorded_at
+    return found
