@@ -527,3 +527,22 @@ def test_a_damaged_notice_is_let_go_and_keeps_nobody_from_being_told(told: Told)
     told.world.end(exit_status=1)
     told.step(4)
     assert told.words == ["s failed"] and told.waiting() == []
+
+
+# Status -------------------------------------------------------------------------------------------------------------------
+
+
+def test_7_8_status_names_a_schedule_that_fails_whoever_is_told(told: Told) -> None:
+    """Without a notify command too, for as long as it fails; it is no fault of the supervisor's, which stays ready."""
+    from wfctl.supervisor.desk import status_of
+
+    add(told.world.store, "backup")
+    for exit_status in (0, 1, 1):
+        told.minute(exit_status)
+    service = told.world._service
+    assert service is not None
+    (entry,) = status_of(service).failing
+    assert (entry["schedule_id"], entry["failures"], entry["run_id"]) == ("backup", 2, "run-000003")
+    assert status_of(service).state == "ready"
+    told.minute(0)
+    assert status_of(service).failing == ()

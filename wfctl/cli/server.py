@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import render, status_text, values
+from wfctl.cli import render, status_text, streams, values
 from wfctl.cli.base import Common, command
 from wfctl.cli.style import Paint
 from wfctl.cli.text import count_of, escape
@@ -16,6 +16,7 @@ from wfctl.cli.watch_status import watch, watch_option
 from wfctl.clock import pause
 
 if TYPE_CHECKING:
+    from wfctl.operations.store import Store
     from wfctl.operations.views import ReloadView, RunView, StatusView
 
 _LOOK_EVERY_S = 0.2
@@ -44,12 +45,15 @@ def status(common: Common, every_s: float | None) -> int:
 def _details(view: StatusView, asking: Sequence[RunView], paint: Paint, now: datetime) -> str:
     lines = [
         *status_text.head(view, paint, now),
-        *(f"{paint('BLOCKED', 'red')} {_about(entry)}{_mended_by(entry)}" for entry in view.blocked),
+        *(f"{paint('BLOCKED', 'red')} {_about(entry)}{mended_by(entry)}" for entry in view.blocked),
         *(f"{paint('WAITING', 'yellow')} {_about(entry)}" for entry in view.waiting),
+        *(f"{paint('FAILING', 'red')} {status_text.failing(entry, now)}" for entry in view.failing),
         *(f"{paint('OVERDUE', 'yellow')} {status_text.overdue(entry, now)}" for entry in view.overdue),
         *(f"{paint('ASKS', 'yellow')} {_asks(run, now)}" for run in asking),
         *(f"{paint('NOTE', 'yellow')} {_about(entry)}" for entry in view.problems),
     ]
+    if view.state == "draining":
+        lines.append(f"{paint('DRAINING', 'yellow')} nothing is admitted or resumed; `wfctl drain --undo` opens it again, unless it ends")
     return "\n".join(lines)
 
 
@@ -63,7 +67,7 @@ def _asks(view: RunView, now: datetime) -> str:
     return f"{escape(who)}: {escape(asked or 'it waits for input')}; answer with `{answer_line(view)}`"
 
 
-def _mended_by(entry: Mapping[str, Any]) -> str:
+def mended_by(entry: Mapping[str, Any]) -> str:
     """The command that mends what blocks a schedule, where the message names none."""
     inner = entry.get("diagnostic")
     diagnostic = inner if isinstance(inner, Mapping) else entry
@@ -94,25 +98,43 @@ def _about(entry: Mapping[str, Any]) -> str:
 def drain(common: Common, undo: bool, wait: bool) -> int:
     """Stop admission and refuse resumes, without ending the supervisor.
 
-    For maintenance: active runs go on. With --undo admission is open again; what came due meanwhile is treated as after
-    downtime, by each schedule's misfire policy. A restart of the supervisor opens it too.
+    For maintenance: active runs go on, also those that were started by hand. With --undo admission is open again; what came due
+    meanwhile is treated as after downtime, by each schedule's misfire policy. A restart of the supervisor opens it too.
     """
     if undo and wait:
         raise click.UsageError("--wait goes with a drain, not with --undo")
     with common.open() as store:
         view = store.drain(undo=undo)
-        while wait and view.slots_used:
-            pause(_LOOK_EVERY_S)
+        going = _executing(store)
+        if wait and going:
+            try:
+                if not common.quiet:
+                    streams.talk(f"admission has stopped; waiting for {_some(going)}")
+                while going:
+                    pause(_LOOK_EVERY_S)
+                    going = _executing(store)
+            except KeyboardInterrupt:
+                streams.talk(f"\nstill draining, {_some(going)} going on; `wfctl drain --undo` opens admission again")
+                return streams.INTERRUPTED
             view = store.server_status()
-    render.item(common, view, details=lambda _: _drained(view, undo), name=view.state)
+    render.item(common, view, details=lambda _: _drained(going, undo), name=view.state)
     return 0
 
 
-def _drained(view: StatusView, undo: bool) -> str:
+def _executing(store: Store) -> list[str]:
+    """Name the runs that are at work, up to a page of them: those started by hand too, which take no slot."""
+    return [view.run_id for view in store.list_runs(status="admitted,running", limit=100).items]
+
+
+def _some(runs: Sequence[str]) -> str:
+    return f"{count_of(len(runs), 'run')} ({', '.join(map(escape, runs[:3]))}{', ...' if len(runs) > 3 else ''})"
+
+
+def _drained(going: Sequence[str], undo: bool) -> str:
     if undo:
         return "admission is open again"
-    going = f"{count_of(view.slots_used, 'run')} going on" if view.slots_used else "nothing executes"
-    return f"admission has stopped; {going}; `wfctl drain --undo` opens it again"
+    said = f"{count_of(len(going), 'run')} going on" if going else "nothing executes"
+    return f"admission has stopped; {said}; `wfctl drain --undo` opens it again"
 
 
 @command()

@@ -12,7 +12,7 @@ from wfctl.errors import NoSupervisor, TimedOut
 
 if TYPE_CHECKING:
     from wfctl.operations.store import Store
-    from wfctl.operations.views import Overdue, StatusView
+    from wfctl.operations.views import Failing, Overdue, StatusView
 
 PATIENCE_S = 10.0  #: how long a supervisor may take to say how it is
 
@@ -64,6 +64,8 @@ def head(view: StatusView, paint: Paint, now: datetime) -> list[str]:
 
 
 def _coming(view: StatusView, now: datetime) -> str:
+    if view.state == "draining":
+        return "nothing is admitted"
     if view.next_instant is None:
         return "nothing to come"
     return f"next {escape(view.next_schedule_id)} {values.relative(view.next_instant, now)}"
@@ -73,6 +75,7 @@ def _counted(view: StatusView, paint: Paint, now: datetime) -> list[str]:
     """What a person should look at, each with how many there are."""
     parts = [paint(f"blocked {len(view.blocked)}", "red")] if view.blocked else []
     parts += [paint(f"waiting for the clock {len(view.waiting)}", "yellow")] if view.waiting else []
+    parts += [paint(f"failing {len(view.failing)}", "red")] if view.failing else []
     parts += [paint(f"overdue {len(view.overdue)}", "yellow")] if view.overdue else []
     parts += [paint(f"problems {len(view.problems)}", "yellow")] if view.problems else []
     if view.interrupted:
@@ -99,6 +102,13 @@ def _plain(text: str) -> str:
     import re
 
     return re.sub("\x1b\\[[0-9;]*m", "", text)
+
+
+def failing(entry: Failing, now: datetime) -> str:
+    """Return a schedule whose runs fail in one line, with what shows why."""
+    since = values.relative(entry["since"], now)
+    why = f"; see `wfctl run show {escape(entry['run_id'])}`" if entry["run_id"] else ""
+    return f"{escape(entry['schedule_id'])}: {count_of(entry['failures'], 'run')} failed in a row, the first {since}{why}"
 
 
 def overdue(entry: Overdue, now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Runs that stand out among the unfinished: those that wait for input, and those that take too long (contract 6.8, 7.2)."""
+"""What stands out: runs that wait for input or take too long, schedules whose runs fail (contract 6.8, 7.2, 7.8)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime
 
 from wfctl.core.model import Status
 from wfctl.operations.listing import name_of
-from wfctl.operations.views import Interrupted, Overdue
-from wfctl.store.ledger import executions
+from wfctl.operations.views import Failing, Interrupted, Overdue
+from wfctl.store.ledger import executions, health, past
 from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.runs import RunRow
 
@@ -42,6 +42,20 @@ def overdue(connection: sqlite3.Connection, unfinished: Sequence[RunRow]) -> Ite
             since=run.attempt_at or run.started_at or run.admitted_at,
             max_run_s=None if run.max_run is None else run.max_run.total_seconds(),
         )
+
+
+def failing(connection: sqlite3.Connection) -> list[Failing]:
+    """Return the schedules whose last scheduled runs failed, the one that has failed for longest first."""
+    found = sorted(health.failing(connection), key=lambda each: each[1].since)[:_MOST]
+    return [
+        Failing(
+            schedule_id=name_of(connection, number),
+            failures=trouble.count,
+            since=trouble.since,
+            run_id=past.last_failed(connection, number),
+        )
+        for number, trouble in found
+    ]
 
 
 def _schedule_of(connection: sqlite3.Connection, run: RunRow) -> str | None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from wfctl.core.instants import format_instant, parse_instant
+from wfctl.value import Value
 
 
 def plain(value: Any) -> Any:
     """Given what a view holds, return the same as JSON can say it: instants as text, tuples as lists, views as objects."""
     if isinstance(value, View):
-        return {key_of(field.name): plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+        return {key_of(name): plain(getattr(value, name)) for name in value.field_names()}
     if isinstance(value, datetime):
         return format_instant(value)
     if isinstance(value, Mapping):
@@ -32,10 +32,9 @@ def key_of(name: str) -> str:
     return name.removesuffix("_")
 
 
-class View:
+class View(Value):
     """Base of all results. `to_json()` gives plain dicts, lists, strings, numbers and null."""
 
-    __slots__ = ()
     schema: ClassVar[str] = ""  #: name and version of the JSON shape
 
     def to_json(self) -> dict[str, Any]:
@@ -43,7 +42,6 @@ class View:
         return {"schema": self.schema, **plain(self)} if self.schema else plain(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpanView(View):
     """Instants that share a row; `count` is null where it is neither known nor worked out (up to 1,000)."""
 
@@ -52,7 +50,6 @@ class SpanView(View):
     count: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OccurrenceView(View):
     """One instant of one schedule and what became of it."""
 
@@ -69,7 +66,6 @@ class OccurrenceView(View):
     recorded_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionView(View):
     """One process started for a step."""
 
@@ -86,7 +82,6 @@ class ExecutionView(View):
     reason: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView(View):
     """One execution of an admitted occurrence, or one started by hand."""
 
@@ -116,7 +111,6 @@ class RunView(View):
     admitted_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateView(View):
     """The one held, unadmitted occurrence of a schedule."""
 
@@ -126,7 +120,6 @@ class CandidateView(View):
     reason: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView(View):
     """A schedule as it stands."""
 
@@ -150,7 +143,6 @@ class ScheduleView(View):
     pause_actor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentView(View):
     """A deployment as it stands."""
 
@@ -165,7 +157,6 @@ class DeploymentView(View):
     schedules: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionView(View):
     """One saved state of a definition."""
 
@@ -185,7 +176,33 @@ class Waiting(TypedDict):
     until: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted(TypedDict):
+    """A run that waits for input: since when, and what it asks for (contract 7.2)."""
+
+    run_id: str
+    schedule_id: str | None
+    since: datetime
+    message: str | None
+
+
+class Overdue(TypedDict):
+    """A run that has used up most of its `max_run` (contract 6.8)."""
+
+    run_id: str
+    schedule_id: str | None
+    since: datetime  #: when its attempt began
+    max_run_s: float | None
+
+
+class Failing(TypedDict):
+    """A schedule whose last scheduled runs failed (contract 7.8)."""
+
+    schedule_id: str
+    failures: int  #: in a row
+    since: datetime  #: when the first of them ended
+    run_id: str | None  #: the last one
+
+
 class TransitionView(View):
     """Something that changed: an occurrence was held or recorded, a run went on or ended, a schedule was changed.
 
@@ -208,7 +225,6 @@ class TransitionView(View):
     span: SpanView | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchView(View):
     """What is told from now on over the connection that asked; null: whatever it is about."""
 
@@ -220,7 +236,6 @@ class WatchView(View):
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusView(View):
     """The supervisor and its store at a glance."""
 
@@ -240,9 +255,11 @@ class StatusView(View):
     blocked: tuple[Mapping[str, Any], ...]
     waiting: tuple[Waiting, ...]  #: schedules that wait for the clock (contract 5.14)
     problems: tuple[Mapping[str, Any], ...]  #: what else the operator should know, such as files that are ignored
+    interrupted: tuple[Interrupted, ...] = ()  #: runs that wait for input, the oldest first; at most 100
+    overdue: tuple[Overdue, ...] = ()  #: runs that go on for longer than they should; at most 100
+    failing: tuple[Failing, ...] = ()  #: schedules whose last runs failed, the longest first; at most 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadView(View):
     """What a reload found."""
 
@@ -253,7 +270,6 @@ class ReloadView(View):
     problems: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GcView(View):
     """What was let go of the history, or with `is_dry_run` would be."""
 
@@ -266,7 +282,44 @@ class GcView(View):
     is_dry_run: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupView(View):
+    """A backup that was taken."""
+
+    schema: ClassVar[str] = "wfctl/backup.v1"
+
+    backup: str  #: the file; `-` for stdout
+    bytes: int | None  #: of the file; null where it went to stdout
+    is_compressed: bool
+    path: str  #: of the store
+    store_id: str
+    taken_at: datetime  #: the moment that it shows
+    schedules: int  #: that are not deleted, as deployments
+    deployments: int
+    occurrences: int
+    runs: int
+    notes: tuple[str, ...]  #: what was left out
+
+
+class RestoreView(View):
+    """A store into whose place a backup was put, or with `is_dry_run` would be."""
+
+    schema: ClassVar[str] = "wfctl/restore.v1"
+
+    path: str  #: of the store
+    backup: str
+    store_id: str
+    taken_at: datetime  #: the moment that the backup shows
+    version: str  #: of the wfctl that took it
+    schedules: int  #: that are not deleted, as deployments
+    deployments: int
+    occurrences: int
+    runs: int
+    run_directories: int  #: of runs that were not there; those that were stay as they are
+    kept: str | None  #: where what was replaced is; null: there was nothing
+    is_dry_run: bool
+    notes: tuple[str, ...]  #: in what the store differs from before
+
+
 class RecordsView(View):
     """A class of records, how many there are, and how many contradictions are among them."""
 
@@ -275,7 +328,6 @@ class RecordsView(View):
     problems: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ContradictionView(View):
     """Records that cannot all be true, and their remedy (contract 7.4)."""
 
@@ -290,7 +342,6 @@ class ContradictionView(View):
     blocks: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixView(View):
     """One remedy that was carried out, or why it could not be."""
 
@@ -300,7 +351,6 @@ class FixView(View):
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyView(View):
     """Whether all records of a store agree."""
 
@@ -314,7 +364,6 @@ class VerifyView(View):
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InfoView(View):
     """What a store holds."""
 
@@ -331,11 +380,11 @@ class InfoView(View):
     ledger_bytes: int
     runs_bytes: int
     artifacts_bytes: int
+    replaced_bytes: int  #: what restores have replaced, and is kept
     owner: Mapping[str, Any] | None  #: the supervisor that holds it now: pid, host, started_at
     oldest: datetime | None  #: since when there are records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorCheckView(View):
     """One thing that wfctl needs, whether it is so, and what to do where it is not."""
 
@@ -345,7 +394,6 @@ class DoctorCheckView(View):
     fix: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorView(View):
     """What `wfctl doctor` found."""
 
@@ -355,7 +403,6 @@ class DoctorView(View):
     checks: tuple[DoctorCheckView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckView(View):
     """One thing that a run needs, and whether it is there."""
 
@@ -364,7 +411,6 @@ class CheckView(View):
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditProblemView(View):
     """One thing in a schedule's history that does not fit."""
 
@@ -373,7 +419,6 @@ class AuditProblemView(View):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckedView(View):
     """A part of a history whose instants could not be recounted: only the joins of what is recorded were checked."""
 
@@ -382,7 +427,6 @@ class UncheckedView(View):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditView(View):
     """The balance of a schedule's instants (contract 5.15). Counts are null where there are more than are counted."""
 
@@ -402,7 +446,6 @@ class AuditView(View):
     problems_left_out: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedView(View):
     """A line of a crontab that became a schedule and its deployment."""
 
@@ -416,7 +459,6 @@ class ImportedView(View):
     warnings: tuple[Mapping[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutView(View):
     """A line of a crontab, or a part of its meaning, that is not kept, and what to do instead."""
 
@@ -426,7 +468,6 @@ class LeftOutView(View):
     instead: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportView(View):
     """What became of a crontab."""
 
@@ -438,7 +479,6 @@ class ImportView(View):
     is_dry_run: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationLineView(View):
     """One thing that happened, or holds: when, in words, as data, and where it is known from."""
 
@@ -449,7 +489,6 @@ class ExplanationLineView(View):
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlternativeView(View):
     """What would have become of an instant, had another policy been set just before it."""
 
@@ -459,7 +498,6 @@ class AlternativeView(View):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationView(View):
     """What became of an instant, past or to come, and why (contract 5.10)."""
 
@@ -485,7 +523,6 @@ class ExplanationView(View):
     commands: tuple[str, ...]  #: where to look next
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedView(View):
     """What would become of one schedule's instants."""
 
@@ -501,7 +538,6 @@ class SimulatedView(View):
     duration_from: str  #: history, given or assumed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationView(View):
     """What would happen from now on, decided as the supervisor decides."""
 
@@ -515,7 +551,6 @@ class SimulationView(View):
     schedules: tuple[SimulatedView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadBucketView(View):
     """A piece of time: slots wanted on average, and at most."""
 
@@ -524,7 +559,6 @@ class LoadBucketView(View):
     peak: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PeakView(View):
     """The moment at which the most slots are wanted, and by which schedules, the longest run first."""
 
@@ -533,7 +567,6 @@ class PeakView(View):
     schedules: tuple[Mapping[str, Any], ...]  #: schedule_id, duration_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadView(View):
     """How many execution slots the coming days want."""
 
@@ -551,13 +584,15 @@ class LoadView(View):
 Item = TypeVar("Item", bound=View)
 
 
-@dataclass(frozen=True, slots=True)
 class Page(View, Generic[Item]):
     """A page of a list; `next_cursor` is null on the last one."""
 
     items: tuple[Item, ...]
     next_cursor: str | None
     list_schema: str
+
+    def __init__(self, items: tuple[Item, ...], next_cursor: str | None, list_schema: str) -> None:
+        super().__init__(items=items, next_cursor=next_cursor, list_schema=list_schema)
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self.items)
@@ -606,6 +641,8 @@ def _read(kind: Any, given: Any, where: str) -> Any:
 
 
 def _read_fields(kind: Any, given: Any, where: str) -> Any:
+    from dataclasses import MISSING, fields
+
     _require(given, Mapping, where)
     optional = {field.name for field in fields(kind) if field.default is not MISSING} if issubclass(kind, View) else set()
     named = {

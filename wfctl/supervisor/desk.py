@@ -14,7 +14,7 @@ from wfctl.errors import InvalidArgument
 from wfctl.operations import standing
 from wfctl.operations.context import Context
 from wfctl.operations.store import Store
-from wfctl.operations.views import Interrupted, Overdue, ReloadView, StatusView, Waiting
+from wfctl.operations.views import Failing, Interrupted, Overdue, ReloadView, StatusView, Waiting
 from wfctl.store.ledger import definitions, runs, schedules
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class LedgerFacts:
     waiting: tuple[Waiting, ...]
     interrupted: tuple[Interrupted, ...]
     overdue: tuple[Overdue, ...]
+    failing: tuple[Failing, ...]
 
 
 def ledger_facts(context: Context) -> LedgerFacts:
@@ -139,12 +140,13 @@ def ledger_facts(context: Context) -> LedgerFacts:
         unfinished = runs.unfinished(connection)
         interrupted = tuple(standing.interrupted(connection, unfinished))
         overdue = tuple(standing.overdue(connection, unfinished))
+        failing = tuple(standing.failing(connection))
     broken = [(row.id, row.diagnostic) for row in rows] + [(row.id, row.diagnostic) for row in newcomers]
     blocked = tuple({"id": name, "diagnostic": diagnostic} for name, diagnostic in broken if diagnostic is not None)
     waiting = tuple(Waiting(id=row.id, until=row.floor) for row in rows if row.is_admitting and row.floor > now)
     paused = sum(row.paused_at is not None and row.diagnostic is None for row in rows)
     counts = {"active": sum(row.is_admitting for row in rows), "paused": paused, "blocked": len(blocked)}
-    return LedgerFacts(coming, used, counts, blocked, waiting, interrupted, overdue)
+    return LedgerFacts(coming, used, counts, blocked, waiting, interrupted, overdue, failing)
 
 
 def status_of(service: SupervisorService) -> StatusView:
@@ -180,4 +182,5 @@ def status_with(service: SupervisorService, facts: LedgerFacts) -> StatusView:
         problems=tuple(problems),
         interrupted=facts.interrupted,
         overdue=facts.overdue,
+        failing=facts.failing,
     )

@@ -63,12 +63,14 @@ def supervise(
             _say_ready(service, counts)
             _tell(service, signals, notifier)
             service.run()
+            going = len(service.driver.live)
         finally:
             signals.keep()
             notifier.stopping()
             service.close()
             signals.restore()
-    LOG.info("ended", extra={"action": "supervisor_ended"})
+    left = f"; {going} run{'' if going == 1 else 's'} of it {'goes' if going == 1 else 'go'} on" if going else ""
+    LOG.info("ended%s", left, extra={"action": "supervisor_ended"})
     return _CUT_SHORT if signals.is_cut_short else 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from wfctl.core.health_events import WELL, Health, Word, health_from_plain, health_to_plain
+from wfctl.core.health_events import WELL, Health, Trouble, Word, health_from_plain, health_to_plain
 from wfctl.core.model import Json
 from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object
 
@@ -65,6 +65,15 @@ def missed(connection: sqlite3.Connection) -> set[int]:
 def blocked(connection: sqlite3.Connection) -> set[int]:
     """Return the schedules that are known to be blocked."""
     return {number for (number,) in connection.execute("SELECT schedule FROM health WHERE is_blocked = 1")}
+
+
+def failing(connection: sqlite3.Connection) -> list[tuple[int, Trouble]]:
+    """Return the schedules, not deleted, whose last runs failed, each with since when and how often."""
+    found = connection.execute(
+        "SELECT h.schedule FROM health h JOIN definitions d ON d.number = h.schedule WHERE d.deleted_at IS NULL"
+    ).fetchall()
+    known = [(number, find(connection, number).failing) for (number,) in found]
+    return [(number, trouble) for number, trouble in known if trouble is not None]
 
 
 # What is to be told -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import groupby
 
 from wfctl.core.instants import from_micros, to_micros
-from wfctl.core.model import Status
+from wfctl.core.model import Status, run_name
 from wfctl.store.ledger.schema import STATUS_NUMBER, STATUS_OF
 
 _FINAL = ", ".join(
@@ -51,6 +51,15 @@ def newest_lengths(connection: sqlite3.Connection, schedule: int, limit: int) ->
         (schedule, limit),
     )
     return [(max(0, length), STATUS_OF[status]) for length, status in found]
+
+
+def last_failed(connection: sqlite3.Connection, schedule: int) -> str | None:
+    """Return the id of the newest run of a schedule that failed or was exhausted; None where none is kept."""
+    found = connection.execute(
+        "SELECT number FROM runs WHERE schedule = ? AND status IN (?, ?) ORDER BY number DESC LIMIT 1",
+        (schedule, STATUS_NUMBER[Status.FAILED], STATUS_NUMBER[Status.EXHAUSTED]),
+    ).fetchone()
+    return None if found is None else run_name(found[0])
 
 
 def waits_of(connection: sqlite3.Connection, run: int) -> list[tuple[datetime, datetime | None]]:
