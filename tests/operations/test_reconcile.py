@@ -22,6 +22,7 @@ from wfctl.operations import reconcile
 from wfctl.operations.store import Store, open_store
 from wfctl.operations.views import ScheduleView
 from wfctl.store.disk import Disk
+from wfctl.store.ledger import definitions
 
 MINUTE = timedelta(minutes=1)
 
@@ -685,3 +686,38 @@ def test_2_4_one_deletes_while_the_other_changes(three: World) -> None:
     assert found.state == "deleted" and found.diagnostic is None
     assert reconcile.everything(three.store.context) == []
     assert not file_of(three, "b").exists()
+
+
+def test_2_3_of_files_only_the_named_are_taken_up_once_they_were_left_alone_and_what_is_blocked_is_looked_at_again(
+    three: World,
+) -> None:
+    context = three.store.context
+
+    def edit(name: str, old: str, new: str) -> None:
+        path = file_of(three, name)
+        path.write_text(path.read_text().replace(old, new))
+
+    def look(*names: str) -> bool:
+        named = [("schedule", name) for name in names]
+        youngest, ignored = reconcile.these(context, named, settled_for=timedelta(seconds=0.2))
+        assert ignored == []
+        return youngest is None or youngest >= timedelta(seconds=0.2)
+
+    edit("a", 'overlap = "skip"', 'overlap = "queue"')
+    edit("b", 'overlap = "skip"', 'overlap = "queue"')
+    assert not look("a"), "it was changed just now"
+    wait_for(lambda: look("a"), "the file to be left alone")
+    revisions = {row.id: row.revision for row in definitions.list_all(context.ledger.connection, "schedule")}
+    assert revisions == {"a": 2, "b": 1, "c": 1}
+    edit("b", "format = 1", "format = 99")
+    wait_for(lambda: look("b"), "the file to be left alone")
+    assert [row.id for row in definitions.blocked(context.ledger.connection)] == ["b"]
+    edit("b", "format = 99", "format = 1")
+    wait_for(lambda: look("c"), "the blocked one to be looked at, whichever is named")
+    assert definitions.blocked(context.ledger.connection) == []
+
+
+def test_2_4_an_unfinished_write_is_finished_whichever_files_are_named(three: World) -> None:
+    _crashed_update(three)
+    reconcile.these(three.store.context, [("schedule", "a")], settled_for=timedelta(0))
+    assert 'notes = "committed"' in file_of(three, "b").read_text()

@@ -237,3 +237,35 @@ def test_what_a_look_failed_by_is_raised_in_the_loop(loop: Loop, monkeypatch: py
     with pytest.raises(IoError, match="the disk is gone"):
         loop.looks.look()
     assert loop.looks.next_timer() == pytest.approx(101.0)
+
+
+def test_only_the_files_that_were_named_are_looked_at_once_all_were(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(reconcile, "youngest_change", lambda context: None)
+    monkeypatch.setattr(reconcile, "everything", lambda context, **_: looked.append("all") or [])
+    monkeypatch.setattr(reconcile, "these", lambda context, named, **_: looked.append(set(named)) or (None, []))
+    schedules, deployments = Path("schedules"), Path("deployments")
+    for changed in (
+        {(schedules, "s.toml")},  # nothing is known yet: all of them
+        {(schedules, "s.toml"), (deployments, "d.toml"), (schedules, ".s.toml.0a.tmp")},
+        {(schedules, ".s.toml.0a.tmp")},  # nobody's file yet
+        {(schedules, "Not a definition")},
+        {(schedules, "")},  # the kernel had too much to tell
+    ):
+        loop.looks.notice(changed)
+        look(loop)
+        loop.now += 2
+    assert looked == ["all", {("schedule", "s"), ("deployment", "d")}, "all", "all"]
+
+
+def test_what_a_named_file_gives_to_report_is_looked_for_among_all(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(reconcile, "youngest_change", lambda context: None)
+    monkeypatch.setattr(reconcile, "everything", lambda context, **_: looked.append("all") or ["x"] * (len(looked) > 2))
+    monkeypatch.setattr(reconcile, "these", lambda context, named, **_: looked.append(set(named)) or (None, ["x"]))
+    for _ in range(3):
+        loop.looks.notice({(Path("schedules"), "s.toml")})
+        look(loop)
+        loop.now += 2
+    assert looked == ["all", {("schedule", "s")}, "all"]
+    assert loop.looks.ignored == ["x"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.support.history import world_with_history
 from wfctl.cli.app import root
 from wfctl.cli.base import COMMON_OPTIONS, Group
 from wfctl.cli.help import text_of
@@ -80,6 +81,7 @@ def test_the_commands_of_the_contract_are_there() -> None:
         "occurrences",
         "run",
         "runs",
+        "timeline",
         "cron",
         "supervise",
         "status",
@@ -146,6 +148,42 @@ def test_nothing_heavy_is_loaded_to_say_what_there_is(words: list[str], environ:
     assert not loaded.intersection(HEAVY)
 
 
+#: what a list in a pipe has no use for: calendars, files that did not change, networks, hashes, and whatever writes.
+NOT_FOR_LISTS = (
+    "rich",
+    "croniter",
+    "portalocker",
+    "jsonschema_rs",
+    "asyncio",
+    "importlib.metadata",
+    "tomllib",
+    "tomli_w",
+    "zoneinfo",
+    "logging",
+    "hashlib",
+    "socket",
+    "subprocess",
+    "shutil",
+    "wfctl.core.trigger",
+    "wfctl.core.admission",
+    "wfctl.operations.schedules",
+    "wfctl.operations.reconcile",
+    "wfctl.rpc.client",
+    "wfctl.keeper",
+    "wfctl.supervisor",
+)
+
+
+@pytest.mark.parametrize(
+    "words", [["schedules"], ["occurrences", "--limit", "2"], ["occurrences", "a"], ["runs"]], ids=lambda words: " ".join(words)
+)
+def test_a_list_loads_what_it_shows_and_no_more(words: list[str], tmp_path: Path) -> None:
+    world_with_history(tmp_path / "store", 3, schedules=("a", "b")).stop()
+    printed, loaded = loaded_by("--store", str(tmp_path / "store"), *words)
+    assert len(printed.splitlines()) > 2
+    assert not loaded.intersection(NOT_FOR_LISTS)
+
+
 def test_completion_of_ids_reads_file_names_alone(tmp_path: Path) -> None:
     (tmp_path / "schedules").mkdir()
     for name in ("nightly", "noon", "weekly"):
@@ -155,3 +193,15 @@ def test_completion_of_ids_reads_file_names_alone(tmp_path: Path) -> None:
     printed, loaded = loaded_by(**asked, WFCTL_STORE=str(tmp_path))
     assert printed.split() == ["plain,nightly", "plain,noon"]
     assert not loaded.intersection((*HEAVY, "tomllib"))
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside another thread"])
+def test_at_its_end_a_command_calls_what_asked_to_be_called_and_waits_for_its_threads(is_alone: bool) -> None:
+    thread = "" if is_alone else "threading.Thread(target=lambda: (time.sleep(0.2), print('thread', flush=True))).start()\n"
+    program = (
+        "import atexit, sys, threading, time\nfrom wfctl.__main__ import main\n"
+        f"atexit.register(lambda: print('called', flush=True))\n{thread}sys.argv = ['wfctl', '--nonsense']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == (["called"] if is_alone else ["thread", "called"])
+    assert done.returncode == 2

@@ -308,7 +308,7 @@ def test_the_unit_asks_for_a_watchdog_only_where_the_supervisor_feeds_it() -> No
 # Rules for every file -----------------------------------------------------------------------------------------------------
 
 RUNG = {
-    "errors": 0, "linux": 0, "core": 1, "clock": 2, "settings": 2, "store": 3, "keeper": 3,
+    "value": -1, "errors": 0, "linux": 0, "core": 1, "clock": 2, "settings": 2, "store": 3, "keeper": 3,
     "operations": 4, "rpc": 5, "supervisor": 6, "cli": 7, "__init__": 8, "__main__": 8,
 }  # fmt: skip
 HEAVY = ("rich", "croniter", "portalocker", "jsonschema_rs", "asyncio", "importlib.metadata")

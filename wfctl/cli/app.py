@@ -73,6 +73,8 @@ CRON = {
 STORE = {
     "info": Entry("store:info", "Show what the store holds, how large it is, and who owns it."),
     "verify": Entry("store:verify", "Check that all records agree, and say what to do where they do not."),
+    "backup": Entry("backup:backup", "Write everything that the store holds into one file."),
+    "restore": Entry("backup:restore", "Put a backup in the place of the store, or where there is none."),
     "gc": Entry("gc:gc", "Let old history go."),
 }
 SYSTEMD = {
@@ -111,12 +113,13 @@ ROOT = {
     "deployment": Entry("app:deployment", "Work on one deployment: what to run.", _WHAT),
     "deployments": Entry("deployment:deployments", "List the deployments.", _WHAT),
     "schedule": Entry("app:schedule", "Work on one schedule: when to run it.", _WHAT),
-    "schedules": Entry("schedule:schedules", "List the schedules.", _WHAT),
+    "schedules": Entry("schedules:schedules", "List the schedules.", _WHAT),
     "cron": Entry("app:cron", "Read cron expressions; no store is needed.", _WHAT),
     "occurrence": Entry("app:occurrence", "Look at one occurrence: what became of an instant.", _LOOK),
     "occurrences": Entry("occurrence:occurrences", "List occurrences, oldest first.", _LOOK),
     "run": Entry("app:run_group", "Work on one run.", _LOOK),
     "runs": Entry("run:runs", "List the runs, oldest first.", _LOOK),
+    "timeline": Entry("timeline:timeline", "Draw what happened, what goes on and what is expected.", _LOOK),
     "simulate": Entry("simulate:simulate", "Play the schedules ahead of time and count what would happen.", _AHEAD),
     "load": Entry("load:load", "Show how many slots the coming days want, hour by hour.", _AHEAD),
     "supervise": Entry("supervise:supervise", "Run what comes due, in the foreground.", _SUPERVISOR),
@@ -143,6 +146,10 @@ root = Group("wfctl", ROOT_HELP, ROOT, params=_options())
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit status. Every failure is reported here, on stderr."""
     streams.prepare()
+    if streams.is_completion():
+        from wfctl.cli.shells import register
+
+        register()
     status = _invoke(sys.argv[1:] if arguments is None else arguments, Common())
     return streams.finish(status)
 

@@ -76,11 +76,15 @@ class Common:
         assume_owner(root)
         return root
 
-    def open(self) -> Store:
-        """Open the store that is meant; a context manager. Raise NoStore, naming `wfctl init`, where there is none."""
+    def open(self, *, may_log: bool = True) -> Store:
+        """Open the store that is meant; a context manager. Raise NoStore, naming `wfctl init`, where there is none.
+
+        `may_log`: False for what only lists, so that not even the module that keeps records off stderr is loaded.
+        """
         from wfctl.rpc.door import open_store
 
-        quieten_logs(self.verbose)
+        if may_log or self.verbose:
+            quieten_logs(self.verbose)
         return open_store(self.own_root())
 
     def now(self) -> datetime:
@@ -166,8 +170,28 @@ def _write_options(command: click.Command, ctx: click.Context, formatter: click.
                 formatter.write_dl(records)
 
 
+class _HelpContext(click.Context):
+    """A context that measures the terminal for its help itself: click takes a module for it that loads three compressors."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        width = self.terminal_width or max(min(_columns(), self.max_content_width or 80) - 2, 50)
+        return self.formatter_class(width=width, max_width=self.max_content_width)
+
+
+def _columns() -> int:
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
 class Command(click.Command):
     """A command that also takes the common options, and lists them apart."""
+
+    context_class = _HelpContext
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -190,6 +214,8 @@ class Entry(NamedTuple):
 
 class Group(click.Group):
     """A group whose commands are imported when they are called; it takes the common options too."""
+
+    context_class = _HelpContext
 
     def __init__(self, name: str, help: str, entries: Mapping[str, Entry], **settings: Any) -> None:
         super().__init__(name, help=help, context_settings=dict(SETTINGS), **settings)
@@ -241,11 +267,11 @@ class _Late(dict[str, click.Command]):
 
 
 class StoredId(click.ParamType[str, str]):
-    """The id of a schedule, deployment or run; completed from file names alone."""
+    """The id of a schedule, deployment or run, or of one of several kinds; completed from file names alone."""
 
-    def __init__(self, kind: str) -> None:
-        self.name = kind
-        self._kind = kind
+    def __init__(self, *kinds: str) -> None:
+        self.name = kinds[0]
+        self._kinds = kinds
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
@@ -253,7 +279,8 @@ class StoredId(click.ParamType[str, str]):
         common = ctx.ensure_object(Common)
         try:
             named = common.store or common.environ.get("WFCTL_STORE")  # the usual cases, without loading what finds the others
-            names = stored_names(named or str(common.root()), self._kind)
+            root = named or str(common.root())
+            names = [name for kind in self._kinds for name in stored_names(root, kind)]
         except Exception:  # a completion that fails must not disturb the line being typed
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]

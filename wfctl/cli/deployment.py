@@ -52,7 +52,7 @@ COLUMNS = [
 @part_options
 def deployments(common: Common, include_deleted: bool, limit: int | None, cursor: str | None) -> None:
     """List the deployments."""
-    with common.open() as store:
+    with common.open(may_log=False) as store:
         page = store.list_deployments(include_deleted=include_deleted, limit=limit, cursor=cursor)
     render.page(common, COLUMNS, page.items, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
     words = ["--include-deleted"] if include_deleted else []

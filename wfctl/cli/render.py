@@ -374,8 +374,8 @@ def _write_table(common: Common, columns: Sequence[Column], items: Sequence[Any]
     _draw(common, columns, items, rows, fitted, paint)
     hidden = [column.key for index, column in enumerate(columns) if index not in fitted.shown]
     if hidden and not common.quiet:
-        word = "column" if len(hidden) == 1 else "columns"
-        streams.talk(f"({len(hidden)} {word} hidden: {', '.join(hidden)}; see them with --columns or -o plain)")
+        word, them = ("column", "it") if len(hidden) == 1 else ("columns", "them")
+        streams.talk(f"({len(hidden)} {word} hidden: {', '.join(hidden)}; see {them} with --columns or -o plain)")
 
 
 def _glyphed(column: Column, cell: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 #: C0, DEL, C1, bidi marks, line and paragraph separators, byte-order and annotation marks, lone surrogates
-UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
+UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -25,12 +25,13 @@ def escape(text: object) -> str:
     Control characters, terminal escapes, bidi marks, line separators and lone surrogates are shown as `\\n`, `\\xNN` or
     `\\uNNNN`; everything else is kept. Source: contract 8.6.
     """
-    return UNSAFE.sub(_escaped, str(text))
+    shown = str(text)
+    return shown if shown.isprintable() else re.sub(UNSAFE, _escaped, shown)  # whatever is printable is safe
 
 
 def escape_lines(text: str) -> str:
     """Given a text of several lines, return it safe for a terminal, its newlines and tabs kept."""
-    return UNSAFE.sub(lambda match: match.group() if match.group() in "\n\t" else _escaped(match), text)
+    return re.sub(UNSAFE, lambda match: match.group() if match.group() in "\n\t" else _escaped(match), text)
 
 
 def escape_message(text: str) -> str:

@@ -34,10 +34,12 @@ def relative(value: datetime | str | None, now: datetime) -> str:
     at = as_datetime(value)
     if at is None:
         return ""
-    seconds = (at - now).total_seconds()
-    if seconds >= 0:
-        return f"in {duration(max(1, round(seconds)))}"
-    return f"{duration(max(1, round(-seconds)))} ago"
+    seconds = round((at - now).total_seconds())
+    return f"in {_whole(seconds)}" if at >= now else f"{_whole(-seconds)} ago"
+
+
+def _whole(seconds: int) -> str:
+    return brief(timedelta(seconds=max(1, seconds)))
 
 
 def elapsed(start: datetime | str | None, end: datetime | str | None, now: datetime | None = None) -> float | None:

@@ -13,7 +13,9 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from wfctl.core.duration import format_duration
+from wfctl.core.ids import is_valid_id as is_valid_id
 from wfctl.core.model import (
+    ONE_COMMAND_STEP,
     DeploymentDefinition,
     Json,
     MaxRun,
@@ -33,9 +35,7 @@ LARGEST_SCHEMA = 64 * 1024  #: bytes of JSON
 LARGEST_COMMAND = 128 * 1024  #: bytes, a NUL after each argument included, as the kernel counts
 MOST_ARGUMENTS = 1000
 MOST_STEPS = 100
-ONE_COMMAND_STEP = "main"  #: name of the only step of the one-command form
 
-_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}", re.ASCII)
 _STEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _UMASK = re.compile(r"0?[0-7]{3}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
@@ -43,11 +43,6 @@ _STEP_FIELDS = ("command", "retries", "retry_delay", "timeout")
 
 
 # Ids ----------------------------------------------------------------------------------------------------------------------
-
-
-def is_valid_id(text: str) -> bool:
-    """Return whether `text` may name a schedule or a deployment (contract 2.8)."""
-    return _ID.fullmatch(text) is not None and ".." not in text
 
 
 def check_id(text: str, what: str = "id") -> None:

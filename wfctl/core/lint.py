@@ -92,7 +92,10 @@ def of_stand(definition: ScheduleDefinition, stand: Stand, now: datetime) -> Ite
 def of_diagnostic(diagnostic: Mapping[str, Json]) -> Iterator[Finding]:
     """Given why a definition is blocked, yield what is to be said of it."""
     message = f"it is blocked and admits nothing: {diagnostic.get('message') or diagnostic.get('code')}"
-    yield Finding("blocked-schedule", "warning", message, "`wfctl schedule show` with its id says where, and what to do")
+    is_file = diagnostic.get("code") in ("invalid-definition", "missing-file") and not diagnostic.get("deployment_id")
+    edit = "`wfctl schedule edit` with its id opens its file, with what is wrong on top"
+    hint = edit if is_file else "`wfctl schedule show` with its id says where, and what to do"
+    yield Finding("blocked-schedule", "warning", message, hint)
 
 
 def of_input(problems: Sequence[str]) -> Iterator[Finding]:

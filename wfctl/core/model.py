@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
+
+from wfctl.value import Value
 
 Json = Any  #: what JSON can say: dict, list, str, int, float, bool, None
 Reason = Mapping[str, Json]  #: `code` and its data (contract 8.7); sentences are made of it by core/reasons.py
@@ -56,8 +57,7 @@ FINISHED = RUN_STATUSES - UNFINISHED
 # Definitions: what a person decides ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CronTrigger:
+class CronTrigger(Value, kw_only=False):
     """Five Unix fields in a zone. `expression` is normalised: names in lower case, single spaces, no `@alias`."""
 
     expression: str
@@ -68,8 +68,7 @@ class CronTrigger:
         return "cron"
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalTrigger:
+class IntervalTrigger(Value, kw_only=False):
     """`anchor + k * every`, k >= 1; the anchor is the ledger's (contract 4.4)."""
 
     every: timedelta
@@ -79,8 +78,7 @@ class IntervalTrigger:
         return "interval"
 
 
-@dataclass(frozen=True, slots=True)
-class OneshotTrigger:
+class OneshotTrigger(Value, kw_only=False):
     """One instant, aware UTC."""
 
     at: datetime
@@ -91,24 +89,23 @@ class OneshotTrigger:
 
 
 Trigger = CronTrigger | IntervalTrigger | OneshotTrigger
+ONE_COMMAND_STEP = "main"  #: name of the only step of the one-command form
 MaxRun = timedelta | Literal["auto", "none"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
+class Notify(Value):
     """A command told of changes of health (contract 7.8)."""
 
     command: tuple[str, ...]
     after: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleDefinition:
+class ScheduleDefinition(Value):
     """One file of schedules/: when, with which input, under which policies (contract 3)."""
 
     deployment: str
     trigger: Trigger
-    input: Mapping[str, Json] = field(default_factory=dict)
+    input: Mapping[str, Json] = {}
     notes: str | None = None
     overlap: Overlap = Overlap.SKIP
     max_active_runs: int | None = None  #: set exactly with parallel
@@ -124,8 +121,7 @@ class ScheduleDefinition:
         return self.max_active_runs or 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Value):
     """One command of a run."""
 
     name: str
@@ -135,28 +131,26 @@ class Step:
     timeout: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentDefinition:
+class DeploymentDefinition(Value):
     """One file of deployments/: what to run (contract 3). At least one step."""
 
     steps: tuple[Step, ...]
     is_one_command: bool = False  #: written as `command = [...]` at the top rather than as `[[steps]]`
     description: str | None = None
     working_directory: str | None = None  #: None: the run's own directory
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     environment_files: tuple[str, ...] = ()
     kill_grace: timedelta = timedelta(seconds=10)
     umask: int = 0o022
     executor: str = "local"
-    files: Mapping[str, str] = field(default_factory=dict)  #: name -> "sha256:HEX"
+    files: Mapping[str, str] = {}  #: name -> "sha256:HEX"
     input_schema: Mapping[str, Json] | bool | None = None
 
 
 # What the system decides ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Value, kw_only=False):
     """Instants that share one row: first and last, and how many where that is known without enumerating them (5.2)."""
 
     first: datetime
@@ -164,16 +158,14 @@ class Span:
     count: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DueInstants:
+class DueInstants(Value, kw_only=False):
     """The newest due instants, ascending, and the span of the older ones, which nobody enumerates (5.2)."""
 
     instants: tuple[datetime, ...] = ()
     older: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Value):
     """The one unadmitted occurrence that a schedule may hold (5.5, 5.6)."""
 
     instant: datetime
@@ -182,8 +174,7 @@ class Candidate:
     reason: Reason  #: what it waits for: code `overlap` or `capacity`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(Value):
     """One row for the history: an instant, or a span of them, and what became of it."""
 
     instant: datetime  #: of a span, its last
@@ -203,7 +194,7 @@ def run_name(number: int) -> str:
 
 def run_number(name: str) -> int | None:
     """Given a run's id, return its number; None for anything that no run can be called."""
-    return int(name[4:]) if _RUN_ID.fullmatch(name) and name != "run-000000" else None
+    return int(name[4:]) if re.fullmatch(_RUN_ID, name, re.ASCII) and name != "run-000000" else None
 
 
-_RUN_ID = re.compile(r"run-(\d{6}|[1-9]\d{6,17})", re.ASCII)
+_RUN_ID = r"run-(\d{6}|[1-9]\d{6,17})"

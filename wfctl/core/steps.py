@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from wfctl.core.lifecycle import RunEvent
 from wfctl.core.model import Json, Reason, Step
+from wfctl.value import Value
 
 INTERRUPT_EXIT = 75  #: with a JSON object in `$WFCTL_INTERRUPT`, the run waits for input (6.5)
 LONGEST_RETRY_DELAY = timedelta(minutes=10)
@@ -26,8 +26,7 @@ class Ended(StrEnum):
     ABANDONED = "abandoned"  #: nobody lives to answer for it and it left no exit record (7.1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionEnd:
+class ExecutionEnd(Value):
     """One settled execution of a run, with what its files said."""
 
     k: int
@@ -44,16 +43,14 @@ class ExecutionEnd:
     output_problem: str | None = None  #: why what it left in `$WFCTL_OUTPUT` cannot be taken
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Value, kw_only=False):
     """Mark another execution, of step `step`, not before `not_before` (None: now)."""
 
     step: int
     not_before: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Conclude:
+class Conclude(Value, kw_only=False):
     """The run, or this attempt of it, is over: `event` is completed, failed, exhausted, cancelled or interrupted."""
 
     event: RunEvent

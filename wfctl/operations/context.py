@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
+import pwd
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from wfctl.clock import Clock
 from wfctl.core.model import DeploymentDefinition, Notify, ScheduleDefinition
 from wfctl.errors import InvalidDefinition
-from wfctl.operations.memo import remembered_text
-from wfctl.store.definitions import deployment_from_toml, digest, schedule_from_toml
 from wfctl.store.disk import Disk
-from wfctl.store.layout import Layout
+from wfctl.store.layout import Kind, Layout
 from wfctl.store.ledger import Ledger
 from wfctl.store.ledger.definitions import RevisionRow, revision
 from wfctl.store.ledger.rows import UnreadableRow
 
 _KEPT = 4096  #: parsed revisions held in memory
-_KEPT_BYTES = 8 << 20  #: of their texts
-Parsed = TypeVar("Parsed", ScheduleDefinition, DeploymentDefinition)
+_KEPT_BYTES = 4 << 20  #: of their texts
 
 
-@dataclass(slots=True)
 class Context:
     """One open store. Not shared between threads."""
 
-    layout: Layout
-    ledger: Ledger
-    disk: Disk
-    clock: Clock
-    actor: str
-    notify: Callable[[], Notify | None] | None = None  #: what the settings say of notifying; None: not read yet (7.8)
-    _schedules: OrderedDict[tuple[int, int], tuple[ScheduleDefinition, RevisionRow]] = field(default_factory=OrderedDict)
-    _deployments: OrderedDict[tuple[int, int], tuple[DeploymentDefinition, RevisionRow]] = field(default_factory=OrderedDict)
-    _kept_bytes: dict[str, int] = field(default_factory=dict)
-    is_trial: bool = False  #: a change is only tried out: it ends with `Tried` once it was found valid, and nothing is written
+    def __init__(
+        self,
+        *,
+        layout: Layout,
+        ledger: Ledger,
+        disk: Disk,
+        clock: Clock,
+        actor: str,
+        notify: Callable[[], Notify | None] | None = None,
+    ) -> None:
+        self.layout = layout
+        self.ledger = ledger
+        self.disk = disk
+        self.clock = clock
+        self.actor = actor
+        self.notify = notify  #: what the settings say of notifying; None: not read yet (7.8)
+        self.is_trial = False  #: a change is only tried out: it ends with `Tried` once found valid, and nothing is written
+        self._schedules: OrderedDict[tuple[int, int], tuple[ScheduleDefinition, RevisionRow]] = OrderedDict()
+        self._deployments: OrderedDict[tuple[int, int], tuple[DeploymentDefinition, RevisionRow]] = OrderedDict()
+        self._kept_bytes: dict[str, int] = {}
 
     def now(self) -> datetime:
         """Return the store's wall clock."""
@@ -49,22 +54,16 @@ class Context:
 
     def schedule(self, number: int, which: int) -> tuple[ScheduleDefinition, RevisionRow]:
         """Return one revision of a schedule, parsed. Raise UnreadableRow when its content is not there or not what it was."""
-        return self._cached(self._schedules, schedule_from_toml, number, which)
+        return self._schedules.get((number, which)) or self._parsed(self._schedules, "schedule", number, which)
 
     def deployment(self, number: int, which: int) -> tuple[DeploymentDefinition, RevisionRow]:
         """Return one revision of a deployment, parsed. Raise UnreadableRow when its content is not there or not what it was."""
-        return self._cached(self._deployments, deployment_from_toml, number, which)
+        return self._deployments.get((number, which)) or self._parsed(self._deployments, "deployment", number, which)
 
-    def _cached(
-        self,
-        cache: OrderedDict[tuple[int, int], tuple[Parsed, RevisionRow]],
-        parse: Callable[..., Parsed],
-        number: int,
-        which: int,
-    ) -> tuple[Parsed, RevisionRow]:
-        found = cache.get((number, which))
-        if found is not None:
-            return found
+    def _parsed(self, cache: OrderedDict[tuple[int, int], tuple[Any, RevisionRow]], kind: Kind, number: int, which: int) -> Any:
+        from wfctl.operations.memo import remembered_text
+        from wfctl.store.definitions import PARSERS, digest
+
         row = revision(self.ledger.connection, number, which)
         key = f"{number}/{which}"
         if row is None:
@@ -72,6 +71,7 @@ class Context:
         content = row.content.encode()
         if digest(content) != row.digest:  # what is run is what was saved, or nothing is (7.4)
             raise UnreadableRow.of("revisions", key, "its content is not that of its digest")
+        parse = PARSERS[kind]
         try:
             entry = (remembered_text(parse.__name__, row.digest, len(content), lambda: parse(content)), row)
         except InvalidDefinition as error:
@@ -79,10 +79,10 @@ class Context:
         if self.ledger.is_writing:
             return entry  # it may yet be rolled back, and its number given to another one
         cache[(number, which)] = entry
-        kept = self._kept_bytes.get(parse.__name__, 0) + len(row.content)
+        kept = self._kept_bytes.get(kind, 0) + len(row.content)
         while len(cache) > _KEPT or (kept > _KEPT_BYTES and len(cache) > 1):
             kept -= len(cache.popitem(last=False)[1][1].content)
-        self._kept_bytes[parse.__name__] = kept
+        self._kept_bytes[kind] = kept
         return entry
 
     @contextlib.contextmanager
@@ -94,6 +94,9 @@ class Context:
     def end_trial(self, parse: Callable[[bytes], object], content: bytes) -> None:
         """A change was found valid: raise Tried if that is all that was asked, with what was read of its text kept."""
         if self.is_trial:
+            from wfctl.operations.memo import remembered_text
+            from wfctl.store.definitions import digest
+
             remembered_text(parse.__name__, digest(content), len(content), lambda: parse(content))
             raise Tried
 
@@ -112,9 +115,10 @@ class DryRun(Exception):
 
 def actor_name() -> str:
     """Return who acts, as revisions, pauses and stops record it: the user, and behind sudo the one who asked."""
+    named = (os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
     try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
+        user = next(filter(None, named), None) or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         user = f"uid {os.getuid()}"
     asked = os.environ.get("SUDO_USER")
     return f"{asked} (as {user})" if asked and asked != user else user

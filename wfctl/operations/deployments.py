@@ -10,6 +10,7 @@ from typing import Any
 from wfctl.core.definition import check_id, deployment_from_plain, deployment_to_plain
 from wfctl.core.instants import to_micros
 from wfctl.core.model import DeploymentDefinition
+from wfctl.core.near import near_data
 from wfctl.core.plain import suggestion
 from wfctl.errors import Deleted, InUse, InvalidArgument, InvalidDefinition, Problem
 from wfctl.operations import reconcile, upkeep
@@ -61,7 +62,8 @@ def plain_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Given API arguments, return the plain form they describe, absent ones left out."""
     unknown = [key for key in fields if key not in FIELDS]
     if unknown:
-        raise InvalidArgument(f"unknown argument {unknown[0]!r}{suggestion(unknown[0], FIELDS)}", {"argument": unknown[0]})
+        data = {"argument": unknown[0], **near_data(unknown[0], FIELDS)}
+        raise InvalidArgument(f"unknown argument {unknown[0]!r}{suggestion(unknown[0], FIELDS)}", data)
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -167,7 +169,8 @@ def _patched(current: Mapping[str, Any], patch: Mapping[str, Any], unset: Sequen
     plain = {**base, **patch}
     for name in unset:
         if name not in FIELDS:
-            raise InvalidArgument(f"cannot unset {name!r}{suggestion(name, FIELDS)}", {"argument": name})
+            data = {"argument": name, **near_data(name, FIELDS)}
+            raise InvalidArgument(f"cannot unset {name!r}{suggestion(name, FIELDS)}", data)
         if name in patch:
             raise InvalidArgument(f"{name} is both set and unset", {"argument": name})
         plain.pop(name, None)

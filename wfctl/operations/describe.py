@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
 from wfctl.core.instants import from_micros
-from wfctl.core.model import Status, run_name
+from wfctl.core.model import ONE_COMMAND_STEP, Span, Status, run_name
 from wfctl.core.steps import Ended
-from wfctl.core.trigger import CalendarError, is_instant
 from wfctl.operations.context import Context
-from wfctl.operations.schedules import calendar_for, is_settled_oneshot
 from wfctl.operations.views import (
     CandidateView,
     DeploymentView,
@@ -26,7 +23,6 @@ from wfctl.operations.views import (
     SpanView,
     plain,
 )
-from wfctl.store import rundir
 from wfctl.store.ledger import definitions, executions, occurrences, runs, schedules
 from wfctl.store.ledger.definitions import DefinitionRow, RevisionRow
 from wfctl.store.ledger.executions import ExecutionRow
@@ -47,6 +43,10 @@ def _seconds(span: timedelta | None) -> float | None:
 
 def schedule_view(context: Context, connection: sqlite3.Connection, row: DefinitionRow) -> ScheduleView:
     """Given a schedule's definition row, return it as it stands."""
+    from dataclasses import replace
+
+    from wfctl.operations.schedules import is_settled_oneshot
+
     state = schedules.find(connection, row.number)
     if state is None or not state.is_readable:
         return _without_state(row, state)
@@ -191,25 +191,27 @@ def _ambiguous(problem: str) -> Mapping[str, Any]:
 def _span_view(context: Context, row: OccurrenceRow) -> SpanView:
     """The count of a span is exact for an interval; of a cron it is worked out when shown, up to 1,000 (5.2)."""
     assert row.span is not None
-    count = row.span.count
-    if count is None:
-        try:
-            definition, _ = context.schedule(row.schedule, row.revision)
-            state = schedules.find(context.ledger.connection, row.schedule)
-            if state is not None:
-                calendar = calendar_for(definition, state)
-                counted = calendar.count(row.span.first, row.span.last, limit=_BELOW_A_THOUSAND + 1)
-                within = occurrences.count_admitted(
-                    context.ledger.connection,
-                    row.schedule,
-                    row.span.first,
-                    row.span.last,
-                    lambda instant: is_instant(calendar, instant),
-                )
-                count = counted - within if counted <= _BELOW_A_THOUSAND else None
-        except (CalendarError, UnreadableRow):
-            count = None
+    count = _counted(context, row, row.span) if row.span.count is None else row.span.count
     return SpanView(first=row.span.first, last=row.span.last, count=count)
+
+
+def _counted(context: Context, row: OccurrenceRow, span: Span) -> int | None:
+    from wfctl.core.trigger import CalendarError, calendar_of, is_instant
+
+    connection = context.ledger.connection
+    try:
+        definition, _ = context.schedule(row.schedule, row.revision)
+        state = schedules.find(connection, row.schedule)
+        if state is None:
+            return None
+        calendar = calendar_of(definition.trigger, state.anchor)
+        counted = calendar.count(span.first, span.last, limit=_BELOW_A_THOUSAND + 1)
+        within = occurrences.count_admitted(
+            connection, row.schedule, span.first, span.last, lambda instant: is_instant(calendar, instant)
+        )
+    except (CalendarError, UnreadableRow):
+        return None
+    return counted - within if counted <= _BELOW_A_THOUSAND else None
 
 
 def pending_view(state: ScheduleRow) -> OccurrenceView:
@@ -247,7 +249,7 @@ def run_view(context: Context, connection: sqlite3.Connection, row: RunRow | Bro
 
 def broken_run_view(run_id: str, problem: str) -> RunView:
     """Return what is known of a run whose record cannot be read: its id, and why."""
-    unknown: dict[str, Any] = {field.name: None for field in fields(RunView)}
+    unknown: dict[str, Any] = dict.fromkeys(RunView.field_names())
     return RunView(**{**unknown, "run_id": run_id, "reason": _ambiguous(problem), "trace": ()})
 
 
@@ -277,7 +279,7 @@ def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRo
         reason=row.reason,
         max_run_s=_seconds(row.max_run),
         overdue=row.is_overdue,
-        input=_or_null(lambda: bound_input(context, row)),
+        input=_or_null(lambda: _shown_input(context, row)),
         output=_or_null(lambda: _output(context, row)),
         checkpoint=_or_null(lambda: _checkpoint(context, row)),
         interrupt=row.interrupt if row.status is Status.INTERRUPTED else None,
@@ -289,10 +291,11 @@ def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRo
 def _step_names(context: Context, row: RunRow) -> dict[int, str]:
     """Return the names of a run's steps; none where the revision that it is pinned to is not there."""
     try:
-        deployment, _ = context.deployment(row.deployment, row.deployment_revision)
-    except UnreadableRow:
+        saved = definitions.revision(context.ledger.connection, row.deployment, row.deployment_revision)
+        steps = [] if saved is None else saved.plain.get("steps") or [{"name": ONE_COMMAND_STEP}]
+        return {number: str(step["name"]) for number, step in enumerate(steps)}
+    except (UnreadableRow, LookupError, TypeError):
         return {}
-    return {number: step.name for number, step in enumerate(deployment.steps)}
 
 
 def _or_null(read: Callable[[], Any]) -> Any:
@@ -329,6 +332,14 @@ def _execution_view(row: ExecutionRow, step: str) -> ExecutionView:
     )
 
 
+def _shown_input(context: Context, row: RunRow) -> Any:
+    """As `bound_input`, out of what is kept to be shown: that it is what was saved is checked where it is run."""
+    if row.input is not None or row.schedule is None or row.revision is None:
+        return bound_input(context, row)
+    saved = definitions.revision(context.ledger.connection, row.schedule, row.revision)
+    return None if saved is None else saved.plain.get("input") or {}
+
+
 def bound_input(context: Context, row: RunRow) -> Any:
     """Return the input a run was admitted with: a manual run's own, else that of the schedule revision."""
     if row.input is not None:
@@ -339,6 +350,8 @@ def bound_input(context: Context, row: RunRow) -> Any:
 
 
 def _output(context: Context, row: RunRow) -> Any:
+    from wfctl.store import rundir
+
     if row.output is not None:
         return json.loads(row.output)
     if row.output_k is not None:
@@ -349,5 +362,7 @@ def _output(context: Context, row: RunRow) -> Any:
 def _checkpoint(context: Context, row: RunRow) -> Any:
     if row.status in (Status.ADMITTED, Status.RUNNING):
         return None
+    from wfctl.store import rundir
+
     checkpoint = rundir.read_checkpoint(context.layout.run(row.id))
     return checkpoint.to_json() if checkpoint else None

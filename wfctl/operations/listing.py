@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
-from wfctl.core.instants import format_instant, parse_instant
-from wfctl.core.model import RUN_STATUSES, Status, run_number
-from wfctl.core.plain import suggestion
+from wfctl.core.instants import format_instant
+from wfctl.core.model import RUN_STATUSES, Status, run_name, run_number
 from wfctl.errors import InvalidArgument, NotFound
-from wfctl.operations import deployments, schedules
+from wfctl.operations import finding
+from wfctl.operations.arguments import as_choice as as_choice
+from wfctl.operations.arguments import as_instant as as_instant
+from wfctl.operations.arguments import as_names, as_statuses
 from wfctl.operations.context import Context
 from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
 from wfctl.operations.describe import occurrence_view, pending_view, run_view
@@ -20,57 +21,12 @@ from wfctl.operations.views import OccurrenceView, Page, RunView
 from wfctl.store.ledger import definitions, occurrences, runs
 from wfctl.store.ledger import schedules as states
 from wfctl.store.ledger.rows import UnreadableRow
+from wfctl.value import Value
 
 OCCURRENCES, RUNS = "wfctl/occurrences.v1", "wfctl/runs.v1"
 
 
-def as_instant(value: Any, name: str) -> datetime | None:
-    """Given an aware datetime, RFC 3339 text or None, return the instant. Raise InvalidArgument."""
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise InvalidArgument(f"{name} is a naive datetime; give one with a zone", {"argument": name})
-        try:
-            return value.astimezone(UTC)
-        except OverflowError as error:
-            raise InvalidArgument(f"{name}: {value} lies outside the calendar", {"argument": name}) from error
-    try:
-        return parse_instant(value)
-    except ValueError as error:
-        raise InvalidArgument(f"{name}: {error}", {"argument": name}) from error
-
-
-def as_names(value: Any) -> list[str] | None:
-    """Given None, a word, comma-separated words, or several, return them as a list; None for none."""
-    if value is None:
-        return None
-    if not isinstance(value, (str, Collection)) or not all(isinstance(word, str) for word in value):
-        raise InvalidArgument(f"{value!r} is neither text nor a list of texts")
-    words = value.split(",") if isinstance(value, str) else list(value)
-    return [word.strip() for word in words if word.strip()]
-
-
-def as_choice(value: Any, name: str) -> list[str] | None:
-    """Given words to choose by, as `as_names` takes them, return them as a list. Raise InvalidArgument where there is none."""
-    words = as_names(value)
-    if words is not None and not words:
-        raise InvalidArgument(f"{name} names nothing; leave it out to have all", {"argument": name})
-    return words
-
-
-def as_statuses(value: Any, known: Collection[Status]) -> list[Status] | None:
-    """Given status words, return the statuses. Raise InvalidArgument, with what was perhaps meant, for unknown ones."""
-    words = as_choice(value, "status")
-    for word in words or ():
-        if word not in known:
-            message = f"unknown status {word!r}{suggestion(word, sorted(known))}"
-            raise InvalidArgument(message, {"argument": "status", "known": sorted(known)})
-    return None if words is None else sorted({Status(word) for word in words})
-
-
-@dataclass(frozen=True, slots=True)
-class _Filter:
+class _Filter(Value, kw_only=False):
     """What a listing of occurrences is bound to."""
 
     store: str
@@ -108,7 +64,7 @@ def list_occurrences(
     scope = asked.scope()
     position: dict[str, Any] = {"pending": ""} if cursor is None else read_cursor(scope, cursor)
     with context.ledger.reading() as connection:
-        numbers = None if asked.names is None else [schedules.require(connection, name).number for name in asked.names]
+        numbers = _numbers_of(connection, asked.names)
         items: list[OccurrenceView] = []
         if "pending" in position:
             waiting = _pending(connection, numbers, asked, after=str(position["pending"]))
@@ -116,6 +72,10 @@ def list_occurrences(
             if len(waiting) > size:
                 return Page(tuple(items), make_cursor(scope, {"pending": items[-1].schedule_id}), OCCURRENCES)
         return _stored_page(context, connection, numbers, asked, items, size, after=position.get("place", 0))
+
+
+def _numbers_of(connection: sqlite3.Connection, names: Sequence[str] | None) -> list[int] | None:
+    return None if names is None else [finding.require(connection, "schedule", name).number for name in names]
 
 
 def _pending(
@@ -176,7 +136,7 @@ def newest_occurrences(context: Context, *, schedule_id: Any, status: Any, since
     names, statuses, start = as_names(schedule_id), as_statuses(status, set(Status)), as_instant(since, "since")
     asked = _Filter(store="", names=names, statuses=statuses, since=start, until=None)
     with context.ledger.reading() as connection:
-        numbers = None if names is None else sorted({schedules.require(connection, name).number for name in names})
+        numbers = _numbers_of(connection, None if names is None else sorted(set(names)))
         held = [pending_view(state) for state in _pending(connection, numbers, asked, after="")[:size]]
         given: dict[str, Any] = {"schedules": numbers, "statuses": statuses, "since": start, "until": None, "newest": True}
         rows = occurrences.page(connection, **given, after=0, limit=size - len(held)) if len(held) < size else []
@@ -190,14 +150,13 @@ def get_occurrence(context: Context, *, schedule_id: str, instant: Any) -> Occur
     if at is None:
         raise InvalidArgument("instant is missing; name the occurrence as SCHEDULE@INSTANT", {"argument": "instant"})
     with context.ledger.reading() as connection:
-        row = schedules.require(connection, schedule_id)
+        row = finding.require(connection, "schedule", schedule_id)
         state = states.find(connection, row.number)
         if state is not None and state.candidate is not None and state.candidate.instant == at:
             return pending_view(state)
         found = occurrences.find(connection, row.number, at)
         if found is None:
-            name = f"{schedule_id}@{format_instant(at)}"
-            raise NotFound(f"{name} is not recorded; `wfctl occurrences {schedule_id}` lists what is", {"occurrence": name})
+            raise _not_recorded(schedule_id, at, occurrences.beside(connection, row.number, at))
         return occurrence_view(context, schedule_id, found)
 
 
@@ -226,8 +185,8 @@ def list_runs(
     }
     position = {"after": 0} if cursor is None else read_cursor(scope, cursor)
     with context.ledger.reading() as connection:
-        numbers = None if chosen is None else [schedules.require(connection, name).number for name in chosen]
-        deployment = None if deployment_id is None else deployments.require(connection, deployment_id).number
+        numbers = _numbers_of(connection, chosen)
+        deployment = None if deployment_id is None else finding.require(connection, "deployment", deployment_id).number
         rows = runs.page(
             connection,
             schedules=numbers,
@@ -250,8 +209,8 @@ def newest_runs(
     size = check_limit(limit)
     names, statuses, start = as_names(schedule_id), as_statuses(status, RUN_STATUSES), as_instant(since, "since")
     with context.ledger.reading() as connection:
-        numbers = None if names is None else sorted({schedules.require(connection, name).number for name in names})
-        deployment = None if deployment_id is None else deployments.require(connection, deployment_id).number
+        numbers = _numbers_of(connection, None if names is None else sorted(set(names)))
+        deployment = None if deployment_id is None else finding.require(connection, "deployment", deployment_id).number
         given: dict[str, Any] = {"statuses": statuses, "since": start, "until": None, "newest": True}
         rows = runs.page(connection, schedules=numbers, deployment=deployment, **given, after=0, limit=size)
         return [run_view(context, connection, row) for row in rows]
@@ -264,8 +223,27 @@ def require_run(connection: sqlite3.Connection, run_id: Any) -> runs.RunRow:
     number = run_number(run_id)
     row = runs.find(connection, number) if number is not None else None
     if row is None:
-        raise NotFound(f"no run {run_id!r}; `wfctl runs` lists what there is", {"kind": "run", "id": run_id})
+        raise _no_run(connection, run_id)
     return row
+
+
+def _no_run(connection: sqlite3.Connection, run_id: str) -> NotFound:
+    """Of a number written short, such as `run-12` or `12`, the run that has it was meant."""
+    from wfctl.core.near import did_you_mean
+
+    digits = run_id[-18:].rpartition("-")[2]
+    number = int(digits) if digits.isdecimal() and digits.isascii() else 0
+    near = [run_name(number)] if number and runs.find(connection, number) is not None else []
+    hint = did_you_mean(near) or "; `wfctl runs` lists what there is"
+    return NotFound(f"no run {run_id!r}{hint}", {"kind": "run", "id": run_id, "near": near})
+
+
+def _not_recorded(schedule_id: str, at: datetime, beside: Sequence[datetime]) -> NotFound:
+    name = f"{schedule_id}@{format_instant(at)}"
+    near = [f"{schedule_id}@{format_instant(each)}" for each in beside]
+    hint = f"; the nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}" if near else ""
+    listed = f"`wfctl occurrences {schedule_id}` lists what is"
+    return NotFound(f"{name} is not recorded{hint}; {listed}", {"occurrence": name, "near": near})
 
 
 def run_of(context: Context, number: int) -> runs.RunRow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,6 +30,7 @@ from wfctl.store.ledger import definitions, schedules
 from wfctl.store.ledger.definitions import DefinitionRow
 from wfctl.store.ledger.rows import UnreadableRow
 
+Named = tuple[Kind, str]
 SETTLED_AFTER = timedelta(seconds=1)  #: a supervisor takes a file once it has been unchanged for so long
 
 
@@ -58,6 +59,33 @@ def one(context: Context, kind: Kind, name: str) -> None:
         _block(context, row, {"code": "not-trusted", **_about(context, kind, name, state.problem.message)})
     else:
         _compare(context, row, state)
+
+
+def these(context: Context, named: Iterable[Named], *, settled_for: timedelta) -> tuple[timedelta | None, list[str]]:
+    """As `everything`, for some definitions, and for all that are blocked, whatever they lacked, or whose write is unfinished.
+
+    Return how long ago the youngest of the files changed that are not taken up, None where there is none, and what is to be
+    reported.
+    """
+    ages: list[timedelta] = []
+    ignored: list[str] = []
+    blocked = {(row.kind, row.id) for row in definitions.blocked(context.ledger.connection)}
+    unfinished = definitions.unwritten(context.ledger.connection)
+    for kind, name in sorted({*named, *blocked, *unfinished}):  # deployments first: schedules name them
+        row = definitions.find(context.ledger.connection, kind, name)
+        signature = files.signature_at(context.layout.definition(kind, name))
+        is_as_noted = row is not None and row.signature == signature and row.is_written and row.diagnostic is None
+        if is_as_noted and row is not None and row.deleted_at is None:
+            continue
+        if signature is not None and (row is None or row.deleted_at is None):
+            age = _age(context, max(signature[:2]))
+            if row is None or row.signature != signature:
+                ages.append(age)
+            if age < settled_for:
+                continue
+        if row is not None or signature is not None:
+            ignored += _look_again(context, kind, name)
+    return min(ages) if ages else None, ignored
 
 
 def take_up(context: Context, kind: Kind, seen: Pass, settled_for: timedelta | None) -> list[str]:

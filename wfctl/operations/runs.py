@@ -370,4 +370,4 @@ def cancel_reason(context: Context, reason: str | None) -> dict[str, Any]:
 
 def already_over(row: runs.RunRow) -> WrongState:
     """Return the error for a run that has ended already."""
-    return WrongState(f"{row.id} is over: it {row.status.value}", {"run_id": row.id, "status": row.status.value})
+    return WrongState(f"{row.id} is over: it is {row.status.value}", {"run_id": row.id, "status": row.status.value})

@@ -32,6 +32,8 @@ FIELDS = (
     "deployment", "notes", "overlap", "max_active_runs", "misfire", "lateness", "max_run", "max_steps", "notify", "trigger",
     "input",
 )  # fmt: skip
+#: what is written without its table by whoever knows the options of `schedule add`
+_IN_TRIGGER = {"cron": "trigger.expression"} | {name: f"trigger.{name}" for name in ("expression", "timezone", "every", "at")}
 _NEVER_UNSET = {"deployment": "every schedule names one", "trigger": "every schedule has one"}
 
 
@@ -132,9 +134,18 @@ def plain_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     named = {("deployment" if key == "deployment_id" else key): value for key, value in fields.items()}
     unknown = [key for key in named if key not in FIELDS]
     if unknown:
-        data = {"argument": unknown[0], **near_data(unknown[0], FIELDS)}
-        raise InvalidArgument(f"unknown argument {unknown[0]!r}{suggestion(unknown[0], FIELDS)}", data)
+        raise _unknown_argument(unknown[0])
     return {key: value for key, value in named.items() if value is not None}
+
+
+def _unknown_argument(name: str) -> InvalidArgument:
+    """Say what a name that is no field was perhaps meant to be: one below `trigger`, or one that is near."""
+    inner = _IN_TRIGGER.get(name)
+    if inner is None:
+        data = {"argument": name, **near_data(name, FIELDS)}
+        return InvalidArgument(f"unknown argument {name!r}{suggestion(name, FIELDS)}", data)
+    data = {"argument": name, "value": name, "near": [inner]}
+    return InvalidArgument(f'unknown argument {name!r}; did you mean "{inner}"?', data)
 
 
 # Creating ---------------------------------------------------------------------------------------------------------------

@@ -11,14 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wfctl.clock import as_clock
-from wfctl.core.duration import parse_duration
 from wfctl.core.model import UNFINISHED
-from wfctl.core.plain import suggestion
 from wfctl.errors import DamagedStore, InvalidArgument, NoSupervisor
-from wfctl.operations import deployments, listing, reconcile, schedules
 from wfctl.operations.context import Context, DryRun, actor_name
-from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
-from wfctl.operations.describe import broken_run_view, deployment_view, revision_view, run_view, schedule_view
+from wfctl.operations.finding import require
 from wfctl.operations.views import (
     AuditView,
     CheckView,
@@ -35,10 +31,10 @@ from wfctl.operations.views import (
     StatusView,
     VerifyView,
 )
-from wfctl.store.artifacts import read_for_pinning, store_artifact
 from wfctl.store.disk import Disk
 from wfctl.store.ledger import Ledger
 from wfctl.store.ledger import definitions as rows
+from wfctl.store.ledger.connection import RESTORE
 from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.place import make_store, open_place
 
@@ -46,10 +42,9 @@ if TYPE_CHECKING:
     from wfctl.operations.runs import LocalDriver
     from wfctl.operations.watching import Watch
 
-SCHEDULES, DEPLOYMENTS, REVISIONS = "wfctl/schedules.v1", "wfctl/deployments.v1", "wfctl/revisions.v1"
-STATES = ("active", "paused", "finished", "blocked", "deleted")
+DEPLOYMENTS, REVISIONS = "wfctl/deployments.v1", "wfctl/revisions.v1"
 Result = TypeVar("Result")
-LONGEST_WORDS = 4096  #: characters of a reason, which is kept for good
+LONGEST_WORDS = 65_536  #: characters of a reason, which is kept for good
 
 
 class Door(Protocol):
@@ -159,6 +154,8 @@ class Store:
 
         Raise InvalidDefinition, NotFound for the deployment, Exists for an id that is or ever was in use.
         """
+        from wfctl.operations import schedules
+
         fields = {
             "deployment_id": deployment_id,
             "trigger": trigger,
@@ -185,10 +182,13 @@ class Store:
 
     def get_schedule(self, *, schedule_id: str) -> ScheduleView:
         """Return a schedule, deleted or not. Raise NotFound."""
+        from wfctl.operations import reconcile
+        from wfctl.operations.describe import schedule_view
+
         with self._lock:
             reconcile.one(self.context, "schedule", _word(schedule_id, "schedule_id"))
             with self.context.ledger.reading() as connection:
-                return schedule_view(self.context, connection, schedules.require(connection, schedule_id))
+                return schedule_view(self.context, connection, require(connection, "schedule", schedule_id))
 
     def list_schedules(
         self,
@@ -198,23 +198,15 @@ class Store:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[ScheduleView]:
-        """Return schedules by id: all of them, or pages of `limit`; `status` chooses by state. Raise InvalidArgument."""
-        states = listing.as_choice(status, "status")
-        for state in states or ():
-            if state not in STATES:
-                raise InvalidArgument(f"unknown state {state!r}{suggestion(state, STATES)}", {"argument": "status"})
+        """Return schedules by id: all of them, or pages of `limit`; `status` chooses by state.
+
+        Raise InvalidArgument, BadCursor.
+        """
+        from wfctl.operations.listing_schedules import list_schedules
+
+        wanted = _flag(include_deleted, "include_deleted")
         with self._lock:
-            reconcile.everything(self.context)
-            with self.context.ledger.reading() as connection:
-                wants_deleted = _flag(include_deleted, "include_deleted") or "deleted" in (states or ())
-                found = [row for row in rows.list_all(connection, "schedule") if wants_deleted or row.deleted_at is None]
-                scope = {"list": SCHEDULES, "deleted": wants_deleted, "states": sorted(states or [])}
-                return _page_by_id(
-                    found,
-                    lambda row: schedule_view(self.context, connection, row),
-                    lambda view: states is None or view.state in states,
-                    (scope, limit, cursor),
-                )
+            return list_schedules(self.context, include_deleted=wanted, status=status, limit=limit, cursor=cursor)
 
     def update_schedule(
         self,
@@ -230,6 +222,8 @@ class Store:
 
         Raise NotFound, Deleted, RevisionConflict when it is at another revision, InvalidDefinition, InvalidArgument.
         """
+        from wfctl.operations import schedules
+
         return self._change_schedule(
             lambda: schedules.update(
                 self.context,
@@ -243,6 +237,8 @@ class Store:
 
     def pause_schedule(self, *, schedule_id: str, reason: str | None = None, dry_run: bool = False) -> ScheduleView:
         """Stop admission; active runs go on. Idempotent (5.11). Raise NotFound, Deleted."""
+        from wfctl.operations import schedules
+
         return self._change_schedule(
             lambda: schedules.pause(
                 self.context,
@@ -254,17 +250,23 @@ class Store:
 
     def resume_schedule(self, *, schedule_id: str, dry_run: bool = False) -> ScheduleView:
         """Admit again from now on; paused time is never replayed. Idempotent (5.11). Raise NotFound, Deleted."""
+        from wfctl.operations import schedules
+
         return self._change_schedule(
             lambda: schedules.resume(self.context, _word(schedule_id, "schedule_id"), dry_run=_flag(dry_run, "dry_run"))
         )
 
     def delete_schedule(self, *, schedule_id: str, dry_run: bool = False) -> ScheduleView:
         """Retire a schedule and its id; history and runs stay. Idempotent (5.12). Raise NotFound."""
+        from wfctl.operations import schedules
+
         return self._change_schedule(
             lambda: schedules.delete(self.context, _word(schedule_id, "schedule_id"), dry_run=_flag(dry_run, "dry_run"))
         )
 
     def _change_schedule(self, change: Callable[[], int]) -> ScheduleView:
+        from wfctl.operations.describe import schedule_view
+
         with self._lock:
             try:
                 number = change()
@@ -277,13 +279,17 @@ class Store:
 
     def list_revisions(self, *, schedule_id: str, limit: int = 20, cursor: str | None = None) -> Page[RevisionView]:
         """Return the revisions of a schedule, oldest first. Raise NotFound, InvalidArgument, BadCursor."""
+        from wfctl.operations import reconcile
+        from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
+        from wfctl.operations.describe import revision_view
+
         size = check_limit(limit)
         scope = {"list": REVISIONS, "schedule": _word(schedule_id, "schedule_id")}
         after = 0 if cursor is None else read_cursor(scope, cursor)["after"]
         with self._lock:
             reconcile.one(self.context, "schedule", schedule_id)
             with self.context.ledger.reading() as connection:
-                row = schedules.require(connection, schedule_id)
+                row = require(connection, "schedule", schedule_id)
                 found = rows.revisions(connection, row.number, after=after, limit=size + 1)
         items = tuple(revision_view(each) for each in found[:size])
         following = make_cursor(scope, {"after": items[-1].revision}) if len(found) > size else None
@@ -305,6 +311,8 @@ class Store:
 
         Raise InvalidArgument, BadCursor, NotFound.
         """
+        from wfctl.operations import listing
+
         with self._lock:
             return listing.list_occurrences(
                 self.context, schedule_id=schedule_id, limit=limit, cursor=cursor, status=status, since=since, until=until
@@ -312,6 +320,8 @@ class Store:
 
     def get_occurrence(self, *, schedule_id: str, instant: datetime | str) -> OccurrenceView:
         """Return what became of one instant. Raise NotFound, InvalidArgument."""
+        from wfctl.operations import listing
+
         with self._lock:
             return listing.get_occurrence(self.context, schedule_id=_word(schedule_id, "schedule_id"), instant=instant)
 
@@ -361,6 +371,8 @@ class Store:
 
         Raise InvalidDefinition, Exists for an id that is or ever was in use.
         """
+        from wfctl.operations import deployments
+
         fields = {
             "command": command,
             "steps": steps,
@@ -383,27 +395,28 @@ class Store:
 
     def get_deployment(self, *, deployment_id: str) -> DeploymentView:
         """Return a deployment, deleted or not. Raise NotFound."""
+        from wfctl.operations import reconcile
+        from wfctl.operations.describe import deployment_view
+
         with self._lock:
             reconcile.one(self.context, "deployment", _word(deployment_id, "deployment_id"))
             with self.context.ledger.reading() as connection:
-                return deployment_view(self.context, connection, deployments.require(connection, deployment_id))
+                return deployment_view(self.context, connection, require(connection, "deployment", deployment_id))
 
     def list_deployments(
         self, *, include_deleted: bool = False, limit: int | None = None, cursor: str | None = None
     ) -> Page[DeploymentView]:
         """Return deployments by id: all of them, or pages of `limit`. Raise InvalidArgument, BadCursor."""
+        from wfctl.operations.describe import deployment_view
+        from wfctl.operations.filepass import everything
+
         with self._lock:
-            reconcile.everything(self.context)
+            everything(self.context)
             with self.context.ledger.reading() as connection:
                 wants_deleted = _flag(include_deleted, "include_deleted")
                 found = [row for row in rows.list_all(connection, "deployment") if wants_deleted or row.deleted_at is None]
                 scope = {"list": DEPLOYMENTS, "deleted": wants_deleted}
-                return _page_by_id(
-                    found,
-                    lambda row: deployment_view(self.context, connection, row),
-                    lambda view: True,
-                    (scope, limit, cursor),
-                )
+                return _page_by_id(found, lambda row: deployment_view(self.context, connection, row), (scope, limit, cursor))
 
     def update_deployment(
         self,
@@ -419,6 +432,8 @@ class Store:
 
         Raise NotFound, Deleted, RevisionConflict when it is at another revision, InvalidDefinition, InvalidArgument.
         """
+        from wfctl.operations import deployments
+
         return self._change_deployment(
             lambda: deployments.update(
                 self.context,
@@ -432,11 +447,15 @@ class Store:
 
     def delete_deployment(self, *, deployment_id: str, dry_run: bool = False) -> DeploymentView:
         """Retire a deployment and its id. Idempotent. Raise NotFound, InUse while a schedule names it (3.5)."""
+        from wfctl.operations import deployments
+
         return self._change_deployment(
             lambda: deployments.delete(self.context, _word(deployment_id, "deployment_id"), dry_run=_flag(dry_run, "dry_run"))
         )
 
     def _change_deployment(self, change: Callable[[], int]) -> DeploymentView:
+        from wfctl.operations.describe import deployment_view
+
         with self._lock:
             try:
                 number = change()
@@ -449,6 +468,8 @@ class Store:
 
     def pin_file(self, path: str | Path) -> str:
         """Store the content of a file for deployments to pin; return its `sha256:HEX` (3.8). Raise InvalidArgument, IoError."""
+        from wfctl.store.artifacts import read_for_pinning, store_artifact
+
         with self._lock:
             return store_artifact(self.context.layout, self.context.disk, read_for_pinning(Path(path)))
 
@@ -467,7 +488,7 @@ class Store:
         With a supervisor that one drives it; without, a background process, or with `detach=False` this one: see `follow`.
         Raise NotFound, Deleted, Blocked, PreflightFailed, Draining, IoError.
         """
-        from wfctl.operations import runs  # not for those who only look
+        from wfctl.operations import listing, runs
 
         with self._lock:
             try:
@@ -498,7 +519,7 @@ class Store:
         A scheduled run needs the supervisor and a free execution slot. Raise NotFound, WrongState, InvalidDefinition for an
         input that the job does not accept, NoSupervisor, Saturated, Draining.
         """
-        from wfctl.operations import runs  # not for those who only look
+        from wfctl.operations import listing, runs
 
         with self._lock:
             row = listing.require_run(self.context.ledger.connection, run_id)
@@ -519,7 +540,7 @@ class Store:
 
         `grace`: how long its processes get between TERM and KILL. Raise NotFound, WrongState when it is over already.
         """
-        from wfctl.operations import runs  # not for those who only look
+        from wfctl.operations import listing, runs
 
         wait = None if grace is None else _duration(grace, "grace")
         with self._lock:
@@ -532,6 +553,9 @@ class Store:
 
     def inspect_run(self, *, run_id: str) -> RunView:
         """Return any run, scheduled or manual. Raise NotFound."""
+        from wfctl.operations import listing
+        from wfctl.operations.describe import broken_run_view, run_view
+
         with self._lock:
             try:
                 row = listing.require_run(self.context.ledger.connection, run_id)
@@ -556,6 +580,8 @@ class Store:
         cursor: str | None = None,
     ) -> Page[RunView]:
         """Return a page of runs, oldest first. Raise InvalidArgument, BadCursor, NotFound."""
+        from wfctl.operations import listing
+
         with self._lock:
             return listing.list_runs(
                 self.context,
@@ -570,6 +596,8 @@ class Store:
 
     def run_log_paths(self, run_id: str) -> tuple[Path, Path]:
         """Return where a run's stdout and stderr are kept; the files may not be there yet. Raise NotFound."""
+        from wfctl.operations import listing
+
         with self._lock:
             row = listing.require_run(self.context.ledger.connection, run_id)
         paths = self.context.layout.run(row.id)
@@ -697,7 +725,7 @@ def init_store(
         Ledger.create(root / "ledger.db")
     elif not (root / "ledger.db").exists():
         raise DamagedStore(
-            f"{root / 'ledger.db'} is missing, though the store is there; put a backup of the store in its place"
+            f"{root / 'ledger.db'} is missing, though the store is there; {RESTORE}"
         )
     return open_store(root, clock=clock, door=door)
 
@@ -740,24 +768,25 @@ def _count(value: Any, name: str) -> int | None:
 
 
 def _duration(text: Any, name: str) -> Any:
+    from wfctl.core.duration import parse_duration
+
     try:
         return parse_duration(text)
     except (ValueError, TypeError) as error:
-        raise InvalidArgument(f"{name}: {error}", {"argument": name}) from error
+        near = list(getattr(error, "near", ()))
+        raise InvalidArgument(f"{name}: {error}", {"argument": name, "value": text, "near": near}) from error
 
 
-def _page_by_id(found: Sequence[Any], view: Callable[[Any], Any], is_wanted: Callable[[Any], bool], paging: Any) -> Page[Any]:
+def _page_by_id(found: Sequence[Any], view: Callable[[Any], Any], paging: Any) -> Page[Any]:
     """Return views by id: all of them, or with a limit a page and where it goes on."""
+    from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
+
     scope, limit, cursor = paging
     name = scope["list"]
     if limit is None and cursor is None:
-        return Page(tuple(each for row in found if is_wanted(each := view(row))), None, name)
+        return Page(tuple(map(view, found)), None, name)
     size = check_limit(20 if limit is None else limit)
     after = "" if cursor is None else str(read_cursor(scope, cursor)["after"])
-    items: list[Any] = []
-    for row in found:
-        if row.id > after and is_wanted(each := view(row)):
-            if len(items) == size:
-                return Page(tuple(items), make_cursor(scope, {"after": items[-1].id}), name)
-            items.append(each)
-    return Page(tuple(items), None, name)
+    rows = [row for row in found if row.id > after][: size + 1]
+    following = make_cursor(scope, {"after": rows[size - 1].id}) if len(rows) > size else None
+    return Page(tuple(map(view, rows[:size])), following, name)

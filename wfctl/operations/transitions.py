@@ -17,6 +17,7 @@ from typing import Any
 from wfctl.core.instants import from_micros
 from wfctl.core.lifecycle import states_between
 from wfctl.core.model import FINISHED, OneshotTrigger, Status, run_name
+from wfctl.core.near import near_data
 from wfctl.core.plain import suggestion
 from wfctl.errors import InvalidArgument
 from wfctl.operations import listing, schedules
@@ -65,7 +66,7 @@ def choose(context: Context, *, schedule_id: Any, run_id: Any, status: Any) -> C
     for word in words or ():
         if word not in WORDS:
             message = f"unknown status {word!r}{suggestion(word, WORDS)}"
-            raise InvalidArgument(message, {"argument": "status", "known": sorted(WORDS)})
+            raise InvalidArgument(message, {"argument": "status", "known": sorted(WORDS), **near_data(word, sorted(WORDS))})
     with context.ledger.reading() as connection:
         for name in names or ():
             schedules.require(connection, name)

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from wfctl.core.definition import deployment_from_plain, is_valid_id, schedule_from_plain
+from wfctl.core.definition import deployment_from_plain, schedule_from_plain
 from wfctl.core.model import DeploymentDefinition, Json, ScheduleDefinition
 from wfctl.errors import InvalidDefinition, Problem
-from wfctl.store.disk import is_temporary
+from wfctl.store.filescan import Signature as Signature
+from wfctl.store.filescan import foreign_files as foreign_files
+from wfctl.store.filescan import scan_definitions as scan_definitions
+from wfctl.store.filescan import signature_at as signature_at
+from wfctl.store.filescan import signature_of
 from wfctl.store.layout import Kind, Layout
 
 LARGEST_DEFINITION = 256 * 1024  #: bytes (contract 3.6)
-Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode: unchanged, so is the file
 
 Definition = TypeVar("Definition", ScheduleDefinition, DeploymentDefinition)
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
@@ -87,6 +90,9 @@ def schedule_from_toml(content: bytes, subject: str = "schedule") -> ScheduleDef
 def deployment_from_toml(content: bytes, subject: str = "deployment") -> DeploymentDefinition:
     """Given the bytes of a deployment's file, return its value. Raise InvalidDefinition: every problem, with path and line."""
     return _from_toml(deployment_from_plain, content, subject)
+
+
+PARSERS: dict[Kind, Callable[..., Any]] = {"schedule": schedule_from_toml, "deployment": deployment_from_toml}
 
 
 def add_lines(problems: tuple[Problem, ...], content: bytes) -> list[Problem]:
@@ -225,31 +231,6 @@ class FileState:
     def is_missing(self) -> bool:
         """Return whether there is no file."""
         return self.signature is None and self.problem is None
-
-
-def signature_of(status: os.stat_result) -> Signature:
-    """Return what tells whether a file has changed."""
-    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-
-
-def scan_definitions(layout: Layout, kind: Kind) -> dict[str, Signature]:
-    """Return the signature of every file that has the name of a definition, by id; nothing is opened. Raise OSError."""
-    found = {}
-    with os.scandir(layout.definitions(kind)) as entries:
-        for entry in entries:
-            name = entry.name.removesuffix(".toml")
-            if name != entry.name and is_valid_id(name):
-                try:
-                    found[name] = signature_of(entry.stat(follow_symlinks=False))
-                except FileNotFoundError:
-                    continue
-    return found
-
-
-def foreign_files(layout: Layout, kind: Kind) -> list[str]:
-    """Return the names in a definitions directory that no definition can have, to be reported and ignored. Raise OSError."""
-    names = (path.name for path in layout.definitions(kind).iterdir() if not is_temporary(path.name))
-    return sorted(name for name in names if not (name.endswith(".toml") and is_valid_id(name[:-5])))
 
 
 def read_definition_file(layout: Layout, kind: Kind, name: str, *, owner: int | None = None) -> FileState:

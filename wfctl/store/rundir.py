@@ -6,12 +6,9 @@ made anew, or is of a run that was never launched.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,9 +18,9 @@ from wfctl.core.model import Json, run_number
 from wfctl.core.plain import json_bytes
 from wfctl.core.strict_json import parse_json
 from wfctl.errors import IoError
-from wfctl.store.artifacts import place_files
 from wfctl.store.disk import CREATE, DIRECTORY_MODE, FILE_MODE, Disk, write_all
 from wfctl.store.layout import Layout, RunPaths
+from wfctl.value import Value
 
 LARGEST_OUTPUT = 1024 * 1024  #: bytes (contract 6.5)
 LARGEST_INTERRUPT = 128 * 1024  #: bytes: a message, and a schema of up to 64 KiB
@@ -31,8 +28,7 @@ DEEPEST_OUTPUT = 48  #: nesting; a frame of JSON-RPC holds 64
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunIdentity:
+class RunIdentity(Value):
     """What `run.json` says: whose run this is, should the ledger not know it any more (contract 2.8)."""
 
     run_id: str
@@ -43,8 +39,7 @@ class RunIdentity:
     revision: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Value, kw_only=False):
     """A JSON file that a job may have written: not there, good, or bad with what is wrong."""
 
     is_there: bool = False
@@ -52,8 +47,7 @@ class JobFile:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Value):
     """What `checkpoint.json` says: how far a run had come when it stopped (contract 6.5)."""
 
     attempt: int
@@ -74,6 +68,8 @@ def prepare_run(layout: Layout, identity: RunIdentity, bound_input: Mapping[str,
 
     It may be repeated. Raise IoError.
     """
+    from wfctl.store.artifacts import place_files
+
     run = layout.run(identity.run_id)
     root = str(run.root)
     try:
@@ -128,6 +124,8 @@ def _put(path: str, data: bytes) -> None:
 
 
 def _copy_checkpoint(source: Path, target: Path) -> None:
+    import shutil
+
     descriptor = _open_regular(source)
     if descriptor is None:
         return
@@ -167,6 +165,8 @@ def last_checkpoint(run: RunPaths, k: int) -> int | None:
 
 def checkpoint_digest(run: RunPaths, k: int) -> str | None:
     """Return the hex SHA-256 of execution k's checkpoint; None where there is no regular file. Raise OSError."""
+    import hashlib
+
     descriptor = _open_regular(run.execution(k).checkpoint)
     if descriptor is None:
         return None
@@ -253,6 +253,8 @@ def list_run_directories(layout: Layout) -> list[str]:
 
 def remove_run(run: RunPaths) -> None:
     """Remove a run's directory, whatever the job made of it; links in it are not followed. Raise IoError."""
+    import shutil
+
     try:
         for directory, names, _ in os.walk(run.root):  # a job may have taken its own rights away
             for name in names:

@@ -1,21 +1,28 @@
 """When a running supervisor looks at the definition files: beside its loop, at most once a second (contract 2.3, 2.4).
 
-Every definition that wfctl itself writes is a changed file, too: a flood of changes must not become a flood of looks.
+Every definition that wfctl itself writes is a changed file, too: a flood of changes must not become a flood of looks. And of
+very many files only those are looked at that the kernel named: comparing all of them takes the interpreter from the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
+from wfctl.core.ids import is_valid_id
 from wfctl.errors import WfctlError
 from wfctl.operations import reconcile
+from wfctl.operations.reconcile import Named
 from wfctl.operations.store import Store
+from wfctl.store.disk import is_temporary
 from wfctl.supervisor.asides import Asides
 
 _BETWEEN_S = 1.0  #: as long as a file must be left alone before it is taken up
 
-_LEAST_S = 0.05
+_LEAST_S = 0.01
+_MOST_NAMED = 1000  #: from more on all are looked at
 
 Seen = tuple[timedelta | None, list[str]]  #: how long ago the youngest file changed, and what was found and ignored
 
@@ -31,12 +38,28 @@ class FileLooks:
         self._looked_at: float | None = None
         self._is_asked = False
         self._failure: WfctlError | None = None
+        self._named: set[Named] | None = set()  #: what the next look is for; None: all files
+        self._has_reports = True  #: a look at all files found something that it ignored, or there was none yet
 
-    def notice(self) -> None:
-        """Something may have changed: look now, or as soon as the last look is a second ago."""
+    def notice(self, changed: Iterable[tuple[Path, str]] | None = None) -> None:
+        """Something may have changed, in these files of these directories (None: in any): look at it.
+
+        Now, or as soon as the last look is a second ago. What is written under a temporary name is nobody's file yet.
+        """
+        named = None if changed is None else _definitions_among(changed)
+        if named is not None and not named:
+            return
+        if named is None or self._named is None or len(self._named) > _MOST_NAMED:
+            self._named = None
+        else:
+            self._named |= named
         if self._next_at is None:
             now = self._monotonic()
             self._next_at = now if self._looked_at is None else max(now, self._looked_at + _BETWEEN_S)
+
+    def all_seen(self, ignored: Sequence[str]) -> None:
+        """Say what was found and ignored when all files were last looked at, here or at the start or for a reload."""
+        self._has_reports = bool(ignored)
 
     def next_timer(self) -> float | None:
         """Return the monotonic time at which there is a look to be asked for; None while one is on its way."""
@@ -50,22 +73,44 @@ class FileLooks:
         now = self._monotonic()
         if self._next_at is None or now < self._next_at or self._is_asked:
             return
-        answer = self._asides.ask(_look_at, then=lambda seen: seen)
-        self._next_at, self._looked_at, self._is_asked = None, now, True
-        answer.when_done(self._take)
+        named = None if self._has_reports else self._named
+        answer = self._asides.ask(partial(_look_at, named=named), then=lambda seen: seen)
+        self._next_at, self._looked_at, self._is_asked, self._named = None, now, True, set()
+        answer.when_done(lambda seen, error: self._take(named, seen, error))
 
-    def _take(self, seen: Seen, error: WfctlError | None) -> None:
+    def _take(self, named: set[Named] | None, seen: Seen, error: WfctlError | None) -> None:
         self._is_asked = False
         if error is not None:
             self._failure = error
             self.notice()
             return
-        youngest, self.ignored = seen
+        youngest, ignored = seen
+        if named is None:
+            self.ignored, self._has_reports = ignored, bool(ignored)
+        elif ignored:  # what all there is to report is, only a look at all of them says
+            self._has_reports = True
+            self.notice()
         if youngest is not None and youngest < reconcile.SETTLED_AFTER:
             left_s = (reconcile.SETTLED_AFTER - youngest).total_seconds()
+            self._named = None if named is None or self._named is None else self._named | named
             self._next_at = self._monotonic() + max(left_s, _LEAST_S)
 
 
-def _look_at(store: Store) -> Seen:
-    youngest = reconcile.youngest_change(store.context)  # before: what settles in between is looked at again
-    return youngest, reconcile.everything(store.context, settled_for=reconcile.SETTLED_AFTER)
+def _definitions_among(changed: Iterable[tuple[Path, str]]) -> set[Named] | None:
+    """Given directories and names, return the definitions whose files they are; None where a name is none of a definition."""
+    found: set[Named] = set()
+    for directory, name in changed:
+        if is_temporary(name):
+            continue
+        if not name.endswith(".toml") or not is_valid_id(name[:-5]):
+            return None
+        found.add(("schedule" if directory.name == "schedules" else "deployment", name[:-5]))
+    return found
+
+
+def _look_at(store: Store, *, named: set[Named] | None) -> Seen:
+    # How old the youngest change is first: what settles in between is looked at again.
+    if named is None:
+        youngest = reconcile.youngest_change(store.context)
+        return youngest, reconcile.everything(store.context, settled_for=reconcile.SETTLED_AFTER)
+    return reconcile.these(store.context, named, settled_for=reconcile.SETTLED_AFTER)

@@ -395,8 +395,9 @@ class SupervisorService:
             self.ignored = reconcile.everything(self._context, settled_for=reconcile.SETTLED_AFTER)
             return
         if self._waiter.have_files_changed or not self._waiter.is_told:
-            self._waiter.have_files_changed = False
-            self._looks.notice()
+            self._looks.notice(self._waiter.changed_files if self._waiter.is_told else None)
+            self._waiter.have_files_changed, self._waiter.changed_files = False, set()
+        self._looks.all_seen(self.ignored)
         self._looks.look()
         if self._looks.ignored is not None:
             self.ignored, self._looks.ignored = self._looks.ignored, None

@@ -8,6 +8,7 @@ import selectors
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from wfctl.clock import Clock
@@ -31,6 +32,7 @@ class Waiter:
         self.selector = selectors.DefaultSelector()
         self.has_clock_stepped = False
         self.have_files_changed = False
+        self.changed_files: set[tuple[Path, str]] = set()  #: (directory, name), as `DirectoryWatch` tells them
         self._clock = clock
         self._waking = threading.RLock()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -113,5 +115,7 @@ class Waiter:
 
     def _files_event(self) -> None:
         assert self._watch is not None
-        if self._watch.read():
+        changed = self._watch.read()
+        if changed:
             self.have_files_changed = True
+            self.changed_files |= changed

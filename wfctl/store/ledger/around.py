@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.store.ledger.definitions import RevisionRow, revision
 from wfctl.store.ledger.schema import WAITS_FOR_CAPACITY
+from wfctl.value import Value
 
 _BY_COMMANDS = tuple(f'{{"code":"{code}"' for code in ("paused", "edited", "deleted"))
 _FEW = 20  #: rows among which the last decision of a supervisor is looked for
@@ -17,8 +17,7 @@ _OLDER = 100  #: older rows among which what was held is looked for
 _LOOKED_BACK = 20_000  #: runs before a moment among which those are looked for that had not ended by then
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRow:
+class SessionRow(Value):
     """One stay of a supervisor."""
 
     pid: int
@@ -28,8 +27,7 @@ class SessionRow:
     ended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRow:
+class PauseRow(Value):
     """One paused span; it lasts where it has no end."""
 
     paused_at: datetime

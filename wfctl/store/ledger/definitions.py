@@ -6,13 +6,13 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wfctl.core.model import Json
 from wfctl.store.layout import Kind
 from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object
 from wfctl.store.ledger.schema import KIND_NUMBER
+from wfctl.value import Value
 
 Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode
 
@@ -20,8 +20,7 @@ _COLUMNS = """number, kind, id, revision, digest, prior_digest, written, mtime_n
  created_at, deleted_at"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefinitionRow:
+class DefinitionRow(Value):
     """What the ledger knows of one definition. Times are microseconds since the epoch."""
 
     number: int
@@ -37,8 +36,7 @@ class DefinitionRow:
     deleted_at: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionRow:
+class RevisionRow(Value):
     """One saved state of a definition."""
 
     revision: int
@@ -304,6 +302,12 @@ def blocked(connection: sqlite3.Connection) -> list[DefinitionRow]:
         f"SELECT {_COLUMNS} FROM definitions WHERE diagnostic IS NOT NULL AND deleted_at IS NULL ORDER BY kind, id"
     )
     return list(_rows(found))
+
+
+def unwritten(connection: sqlite3.Connection) -> list[tuple[Kind, str]]:
+    """Return kind and id of the live definitions whose files are not known to hold what is wanted."""
+    found = connection.execute("SELECT kind, id FROM definitions WHERE written = 0 AND deleted_at IS NULL")
+    return [("schedule" if kind else "deployment", name) for kind, name in found if isinstance(name, str)]
 
 
 def live_ids(connection: sqlite3.Connection, kind: Kind) -> list[str]:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from wfctl.core.model import Json, Reason
 from wfctl.core.steps import Ended, ExecutionEnd
 from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known
 from wfctl.store.ledger.schema import ENDED_NUMBER, ENDED_OF
+from wfctl.value import Value
 
 _MICROSECOND = timedelta(microseconds=1)
 _COLUMNS = (
@@ -22,8 +22,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionRow:
+class ExecutionRow(Value):
     """One execution: marked, perhaps started, perhaps settled."""
 
     run: int

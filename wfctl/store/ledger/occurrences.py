@@ -7,7 +7,6 @@ import heapq
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,13 +14,13 @@ from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Json, Settlement, Span, Status
 from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known, try_micros
 from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
+from wfctl.value import Value
 
 _MICROSECOND = timedelta(microseconds=1)
 _COLUMNS = "place, schedule, instant, status, revision, recorded_at, lateness, run, reason, span_first, span_count"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OccurrenceRow:
+class OccurrenceRow(Value):
     """One row of the history."""
 
     place: int
@@ -36,8 +35,7 @@ class OccurrenceRow:
     span: Span | None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenOccurrence:
+class BrokenOccurrence(Value, kw_only=False):
     """A row of the history that cannot be trusted: it keeps its place, and nothing is made up for it."""
 
     place: int
@@ -155,6 +153,14 @@ def find(connection: sqlite3.Connection, schedule: int, instant: datetime) -> Oc
     return row if row is not None and row.span is not None and row.span.first <= instant else None
 
 
+def beside(connection: sqlite3.Connection, schedule: int, instant: datetime) -> list[datetime]:
+    """Return the instants recorded just before and just after one that is not."""
+    at = (schedule, to_micros(instant))
+    before = connection.execute("SELECT max(instant) FROM occurrences WHERE schedule = ? AND instant < ?", at).fetchone()
+    after = connection.execute("SELECT min(instant) FROM occurrences WHERE schedule = ? AND instant > ?", at).fetchone()
+    return [from_micros(micros) for (micros,) in (before, after) if isinstance(micros, int)]
+
+
 def set_status(connection: sqlite3.Connection, schedule: int, instant: datetime, status: Status) -> None:
     """Let an admitted occurrence show what its run shows (contract 6.6)."""
     connection.execute(
@@ -239,8 +245,7 @@ def page(
     return found[::-1] if newest else found
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(Value, kw_only=False):
     """One stretch of an index; `index` is named where SQLite would rather read through all rows of a schedule."""
 
     index: str

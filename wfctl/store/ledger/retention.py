@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from wfctl.core.instants import from_micros, to_micros
+from wfctl.value import Value
 
 Connection = sqlite3.Connection
 _JUST_AFTER = 1  #: microseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Old:
+class Old(Value, kw_only=False):
     """A row of a schedule's history, or a manual run, that is kept no longer."""
 
     place: int | None  #: of the occurrence; None for a manual run

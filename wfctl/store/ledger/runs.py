@@ -6,15 +6,14 @@ import heapq
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from wfctl.core.contradictions import name_of_run
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import RUN_STATUSES, Json, Reason, Status, run_name
 from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object, known, shown
 from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
+from wfctl.value import Value
 
 _COLUMNS = """number, schedule, instant, revision, deployment, deployment_revision, status, attempt, resumed_step,
  admitted_at, started_at, attempt_at, ended_at, max_run, max_steps, is_overdue, input, reason, output, output_k,
@@ -22,8 +21,7 @@ _COLUMNS = """number, schedule, instant, revision, deployment, deployment_revisi
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRun:
+class NewRun(Value):
     """What an admission, or a start by hand, pins for good."""
 
     number: int
@@ -38,8 +36,7 @@ class NewRun:
     input: str | None  #: JSON of a manual run's input; None: the schedule revision's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class RunRow(Value):
     """One run as the ledger has it."""
 
     number: int
@@ -72,8 +69,7 @@ class RunRow:
         return run_name(self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenRun:
+class BrokenRun(Value, kw_only=False):
     """A run whose row cannot be trusted: it keeps its id, and nothing is made up for it."""
 
     number: int
@@ -82,6 +78,8 @@ class BrokenRun:
     @property
     def id(self) -> str:
         """The run's id."""
+        from wfctl.core.contradictions import name_of_run
+
         return name_of_run(self.number)
 
 
@@ -223,7 +221,9 @@ def slots_used(connection: sqlite3.Connection) -> int:
 
 def unfinished(connection: sqlite3.Connection) -> list[RunRow]:
     """Return every unfinished run, scheduled or manual; one whose row cannot be read is left to `evidence`."""
-    found = connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE status BETWEEN 11 AND 13 ORDER BY number").fetchall()
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM runs INDEXED BY runs_unfinished WHERE status BETWEEN 11 AND 13 ORDER BY number"
+    ).fetchall()
     return [row for row in map(_row_or_broken, found) if isinstance(row, RunRow)]
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from wfctl.core.model import Candidate, Json
 from wfctl.store.ledger.definitions import contradiction_of
 from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object
 from wfctl.store.ledger.schema import WAITS_FOR_CAPACITY, WAITS_FOR_OVERLAP
+from wfctl.value import Value
 
 _COLUMNS = """s.number, d.id, d.revision, d.diagnostic, d.deleted_at, d.created_at, s.deployment, p.id, p.revision,
  p.diagnostic, s.effective_from, s.anchor, s.watermark, s.next_instant, s.wake_at, s.candidate, s.held_since, s.can_expire,
@@ -22,8 +22,7 @@ _COLUMNS = """s.number, d.id, d.revision, d.diagnostic, d.deleted_at, d.created_
 _FROM = """FROM schedules s JOIN definitions d ON d.number = s.number JOIN definitions p ON p.number = s.deployment"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRow:
+class ScheduleRow(Value):
     """One schedule's state, with what decides whether it may admit."""
 
     number: int
@@ -216,6 +215,18 @@ def next_due(connection: sqlite3.Connection) -> tuple[str, datetime] | None:
         " WHERE s.wake_at IS NOT NULL ORDER BY s.wake_at LIMIT 1"
     ).fetchone()
     return (found[0], from_micros(found[1])) if found and found[1] is not None else None
+
+
+def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many schedules there are that are not deleted: `total`, and of them `paused` and `blocked`."""
+    total, blocked, paused = connection.execute(
+        f"SELECT count(*), total(is_blocked), total(is_paused AND NOT is_blocked) FROM (SELECT s.paused_at IS NOT NULL AS"
+        f" is_paused, d.diagnostic IS NOT NULL OR p.diagnostic IS NOT NULL AS is_blocked {_FROM} WHERE d.deleted_at IS NULL)"
+    ).fetchone()
+    never_valid = connection.execute(
+        "SELECT count(*) FROM definitions WHERE kind = 1 AND revision = 0 AND deleted_at IS NULL AND diagnostic IS NOT NULL"
+    ).fetchone()[0]
+    return {"total": total + never_valid, "paused": int(paused), "blocked": int(blocked) + never_valid}
 
 
 def with_candidate(connection: sqlite3.Connection, numbers: Sequence[int] | None) -> list[ScheduleRow]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Json
+from wfctl.value import Value
 
 
 def begin(connection: sqlite3.Connection, *, pid: int, host: str, at: datetime) -> int:
@@ -65,8 +65,7 @@ def add_clock_event(
     connection.execute("UPDATE counters SET clock = ?", (to_micros(recorded_at),))
 
 
-@dataclass(frozen=True, slots=True)
-class ClockEventRow:
+class ClockEventRow(Value, kw_only=False):
     """One time that a schedule began anew; `withdrawn` counts what was taken back. `revision` is None where it is not known."""
 
     recorded_at: datetime
