@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support.schedules import add, at, cron
 from tests.support.story import World
 from tests.support.terminal import Seen, at_terminal
 from wfctl.cli import app, naming
+from wfctl.core.instants import format_instant
 from wfctl.errors import InvalidArgument, NotFound
 from wfctl.operations.store import init_store
 
@@ -155,6 +157,17 @@ def test_in_utc_there_is_one_way_to_write_it(world: World) -> None:
     assert caught.value.message == (
         "utc@06:40 has no day and no offset; write it so:\nutc@2027-03-01T06:40:00Z  Mon 06:40 in UTC, 3h 11m ago"
     )
+
+
+def test_a_minute_names_the_instant_in_it(world: World) -> None:
+    add(world.store, "often", {"kind": "interval", "every": "1m"})
+    anchor = world.store.get_schedule(schedule_id="often").anchor
+    assert anchor is not None and anchor.second, "the case is one whose instants are not on the minute"
+    meant = format_instant(anchor + timedelta(minutes=1))
+    with pytest.raises(InvalidArgument) as caught:
+        naming.occurrence(world.store, f"often@{meant[:16]}", NOW)
+    assert caught.value.data["fixes"] == [f"often@{meant}"]
+    assert "no instant of it" not in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["etl", "etl@"])

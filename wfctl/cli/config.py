@@ -23,11 +23,13 @@ def _meaning(setting: dict[str, Any]) -> str:
     return values.size(value) if key in _BYTES else ""
 
 
+def _shown(value: Any) -> str:
+    return values.json_cell(value) or "unset"
+
+
 COLUMNS = [
     Column(key="key", title="SETTING", raw=lambda it: it["key"], keep=True),
-    Column(
-        key="value", title="VALUE", raw=lambda it: it["value"], show=lambda it: values.json_cell(it["value"]) or "unset", keep=True
-    ),
+    Column(key="value", title="VALUE", raw=lambda it: it["value"], show=lambda it: _shown(it["value"]), keep=True),
     Column(key="origin", title="FROM", raw=lambda it: it["origin"]),
     Column(key="meaning", title="MEANING", raw=_meaning, free=True),
 ]
@@ -37,8 +39,8 @@ COLUMNS = [
 def show(common: Common) -> None:
     """Show every setting and where its value comes from.
 
-    Of several places the first holds: an option, WFCTL_..., the store's wfctl.toml, /etc/wfctl/wfctl.toml or that of the user, the
-    built-in value. A running supervisor reads them when it starts and on reload.
+    Of several places the first holds: an option, WFCTL_..., the store's wfctl.toml, /etc/wfctl/wfctl.toml or that of the user,
+    the built-in value. A running supervisor reads them when it starts and on reload.
     """
     from wfctl.settings import load_settings
 

@@ -72,6 +72,7 @@ def schedule(common: Common, schedule_id: str, editor: str | None, no_preview: b
             mended = store.get_schedule(schedule_id=schedule_id)
             said_of_change(common, current, mended)
             render.item(common, mended, details=lambda paint: preview.card(mended, paint, common.now()), name=mended.id)
+            preview.say(common, preview.warning_lines(mended, common.now()))
             return 0
 
         def save(fields: dict[str, Any], unset: list[str], is_dry: bool) -> Any:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from wfctl.cli import streams
+from wfctl.cli import render, streams
 from wfctl.cli.base import Common, command
 from wfctl.cli.completing import HELP
 from wfctl.cli.help_texts import ADVICE, TOPICS, WARNINGS
 
 _WIDTH = 96  #: of prose
+_NARROWEST = 40  #: terminals are not taken for narrower
 
 
 @command(name="help")
@@ -28,7 +29,30 @@ def help_(common: Common, topic: Sequence[str]) -> None:
     Topics: exit-codes, environment, formats, other-users, states, time. Codes are the words that errors carry, such as
     not-found, that warnings and findings carry, and the statuses and reasons that lists show, such as skipped-misfire.
     """
-    streams.answer(text_of(list(topic)))
+    width = render.terminal_width()
+    text = text_of(list(topic))
+    streams.answer(text if width is None else narrowed(text, max(width, _NARROWEST)))
+
+
+def narrowed(text: str, width: int) -> str:
+    """Return a text whose lines fit a width: prose is filled anew, what stands in columns keeps them."""
+    return "\n\n".join(_narrowed_part(part.split("\n"), width) for part in text.split("\n\n"))
+
+
+def _narrowed_part(lines: Sequence[str], width: int) -> str:
+    import re
+    import textwrap
+
+    if max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    if not any(line.startswith(" ") or "  " in line for line in lines):
+        return textwrap.fill(" ".join(lines), width, break_long_words=False, break_on_hyphens=False)
+    told = []
+    for line in lines:
+        begins = re.match(r" *\S.*?  +(?=\S)| *", line)
+        indent = " " * (begins.end() if begins else 0)
+        told.append(textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+    return "\n".join(told)
 
 
 def text_of(words: list[str]) -> str:

@@ -222,5 +222,5 @@ Instants are written as RFC 3339 with an offset: 2026-12-01T09:00:00Z or
 previews in the schedule's own zone too.
 
 Durations are 250ms 5s 10m 1h30m 2d 1w. --since and --until also take a duration, counted back
-from now.""",
+from now; --from and --until of what is still to come, as in `schedule next`, count it ahead.""",
 }

@@ -16,6 +16,8 @@ _NEXT = ("deployment add hello -- /bin/echo hello", "schedule add hello-often --
 def init(common: Common, if_absent: bool) -> None:
     """Make the store.
 
+    wfctl --store /srv/wfctl init
+
     The store is --store, else WFCTL_STORE, else STATE_DIRECTORY, else /var/lib/wfctl for root and ~/.local/state/wfctl for
     others. It holds everything: definitions, history, and what runs wrote.
     """

@@ -68,12 +68,14 @@ def lines_of(view: LoadView, zone: tzinfo, zone_name: str, paint: Paint) -> list
         local = bucket.begins.astimezone(zone)
         day = days.setdefault(f"{local:%a %d}", {})
         day[local.hour] = max(day.get(local.hour, 0.0), bucket.mean)
-    lines = ["       " + " ".join(f"{hour:02}" for hour in range(24)) + f"  {escape(zone_name)}"]
+    corner = escape(zone_name)
+    scale = " ".join(f"{hour:02}" for hour in range(24))
+    lines = [f"{corner:<6} {scale}"] if len(corner) <= 6 else [f"in {corner}", f"       {scale}"]
     for name, hours in days.items():
         cells = [_cell(hours[hour], view.slots, paint) if hour in hours else "  " for hour in range(24)]
         lines.append(f"{name} " + " ".join(cells).rstrip())
     lines += ["", _peak_line(view, zone)]
-    lines.append(f"wanted of {view.slots} slots: .. none  -- up to 25 %  == 50 %  ++ 75 %  ** 100 %  %% more than there are")
+    lines.append(f"wanted of {view.slots} slots: .. none  -- up to 25 %  == 50 %  ++ 75 %  ** 100 %  %% more")
     if view.assumed:
         named = ", ".join(view.assumed[:5]) + (" and others" if len(view.assumed) > 5 else "")
         lines.append(f"no run of {escape(named)} is over yet: 1m is assumed; --durations says otherwise")

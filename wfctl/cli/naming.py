@@ -110,7 +110,7 @@ def _calendar(view: ScheduleView) -> Calendar | None:
 def _no_offset(store: Store, schedule_id: str, when: str, naive: tuple[date | None, time], now: datetime) -> InvalidArgument:
     view = store.get_schedule(schedule_id=schedule_id)
     day, clock = naive
-    fixes = list(_fixes(view, day, clock, now))
+    fixes = list(_fixes(view, day, clock, now, is_minute=when.count(":") == 1))
     fixes.sort(key=lambda fix: not fix.is_instant)
     lacks = "no offset" if day is not None else "no day and no offset"
     width = max(len(fix.name) for fix in fixes)
@@ -144,7 +144,7 @@ def _no_time(store: Store, schedule_id: str, day: date) -> InvalidArgument:
     return InvalidArgument(message, {"argument": "instant"})
 
 
-def _fixes(view: ScheduleView, day: date | None, clock: time, now: datetime) -> Iterator[_Fix]:
+def _fixes(view: ScheduleView, day: date | None, clock: time, now: datetime, *, is_minute: bool) -> Iterator[_Fix]:
     from wfctl.core.trigger import CalendarError, zone_of
 
     calendar = _calendar(view)
@@ -165,7 +165,8 @@ def _fixes(view: ScheduleView, day: date | None, clock: time, now: datetime) -> 
                 if instant in seen or instant.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
                     continue
                 seen.add(instant)
-                yield _fix(view, calendar, local, zone_name, instant, now)
+                meant = _in_minute(calendar, instant) if is_minute else instant
+                yield _fix(view, calendar, meant.astimezone(zone), zone_name, meant, now)
 
 
 def _days(now: datetime, clock: time) -> list[date]:
@@ -173,6 +174,18 @@ def _days(now: datetime, clock: time) -> list[date]:
     today = now.date()
     is_past = now.time() >= clock
     return [today] if is_past else [today - timedelta(days=1), today]
+
+
+def _in_minute(calendar: Calendar | None, minute: datetime) -> datetime:
+    """Return the instant of a calendar in a minute, the last where there are several; the minute itself where there is none."""
+    from wfctl.core.trigger import CalendarError
+
+    tick = timedelta(microseconds=1)
+    try:
+        found = None if calendar is None else calendar.due(minute - tick, minute + timedelta(minutes=1) - tick, limit=1)
+    except (CalendarError, OverflowError):
+        return minute
+    return found.instants[-1] if found is not None and found.instants else minute
 
 
 def _fix(view: ScheduleView, calendar: Calendar | None, local: datetime, zone: str, instant: datetime, now: datetime) -> _Fix:
@@ -183,5 +196,6 @@ def _fix(view: ScheduleView, calendar: Calendar | None, local: datetime, zone: s
         is_named = calendar is not None and is_instant(calendar, instant)
     except (CalendarError, OverflowError):
         is_named = False
-    says = f"{local:%a %H:%M} in {zone}, {values.relative(instant, now)}"
+    clock = local.strftime("%a %H:%M:%S" if local.second else "%a %H:%M")
+    says = f"{clock} in {zone}, {values.relative(instant, now)}"
     return _Fix(f"{view.id}@{written}", instant, says if is_named else f"{says}: no instant of it", is_named)

@@ -45,7 +45,8 @@ COLUMNS = [
     Column(key="run_id", title="RUN", raw=lambda it: it.run_id),
     render.durations("lateness_s", "LATE", lambda it: it.lateness_s),
     Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
-    Column(key="reason", title="WHY", raw=lambda it: it.reason, show=why, free=True),
+    # Where a terminal is narrow, REV and LATE give way: what is not in a list elsewhere is why.
+    Column(key="reason", title="WHY", raw=lambda it: it.reason, show=why, free=True, keep=True),
     Column(key="span", title="SPAN", raw=lambda it: it.span and it.span.to_json(), show=_span, extra=True),
     render.instants("recorded_at", "RECORDED (UTC)", lambda it: it.recorded_at, extra=True),
 ]
@@ -99,10 +100,7 @@ def _watch(common: Common, schedule_ids: Sequence[str], limit: int | None, statu
     from wfctl.operations.watching import from_now_on
 
     least = watching.least_widths(common, schedule_ids, longest_status="skipped-overlap")
-    # Where a terminal is narrow, LATE and REV give way: what is not in a list elsewhere is why.
-    reason = Column(key="reason", title="WHY", raw=lambda it: it.reason, show=why, free=True, keep=True)
-    listed = [reason if column.key == "reason" else column for column in COLUMNS]
-    rows = render.Growing(common, listed, schema=SCHEMA, name=name_of, least=least)
+    rows = render.Growing(common, COLUMNS, schema=SCHEMA, name=name_of, least=least)
     chosen = {"schedule_id": list(schedule_ids) or None, "status": status}
     with common.open() as store:
         newest, changes = from_now_on(

@@ -41,7 +41,7 @@ def pause(common: Common, schedule_ids: Sequence[str], everything: bool, reason:
     if everything or not schedule_ids:
         schedule_ids = _all_of(common, schedule_ids, everything, lambda it: it.paused_at is None and it.state != "finished")
         if not schedule_ids:
-            return _nothing(common, "no schedule is there to pause")
+            return _nothing(common, "no schedule is left to pause")
     is_bulk = everything or len(schedule_ids) > 1
     if is_bulk and not dry_run and not prompt.confirm(common, f"Pause {count_of(len(schedule_ids), 'schedule')}?"):
         return 1
@@ -180,7 +180,8 @@ def _each(
             except WfctlError as error:
                 if len(names) == 1:
                     raise
-                status = status or report(error, common, [])
+                failed = report(error, common, [])
+                status = status or failed
     if common.is_human:
         for view in done:
             streams.answer(said(view, paint_for(common)))

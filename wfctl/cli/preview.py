@@ -32,9 +32,9 @@ def trigger_of(view: ScheduleView) -> Trigger | None:
     return parse_trigger(view.definition["trigger"]) if view.definition else None
 
 
-def local(row: PreviewRow) -> str:
+def local(row: PreviewRow, *, has_seconds: bool = False) -> str:
     """Return an instant as the clock of its schedule's zone shows it: `Tue 2026-12-01 02:30 CET`."""
-    seconds = ":%S" if row.local.second else ""
+    seconds = ":%S" if has_seconds or row.local.second else ""
     return row.local.strftime(f"%a %Y-%m-%d %H:%M{seconds} %Z")
 
 
@@ -51,8 +51,14 @@ def instant_lines(trigger: Trigger, anchor: datetime | None, after: datetime, no
     if not rows:
         return ["no instants to come"]
     header = [f"next {len(rows)}", zone_name(trigger), "instant (UTC)", ""]
+    has_seconds = any(row.local.second for row in rows)
     lines = [
-        [values.relative(row.instant, now), local(row), values.instant(row.instant), NOTES.get(row.note or "", "")]
+        [
+            values.relative(row.instant, now),
+            local(row, has_seconds=has_seconds),
+            values.instant(row.instant),
+            NOTES.get(row.note or "", ""),
+        ]
         for row in rows
     ]
     return aligned([header, *lines])

@@ -16,13 +16,14 @@ from wfctl.cli.render import Column
 from wfctl.cli.style import Paint, paint_for
 from wfctl.cli.text import count_of, escape
 from wfctl.core import reasons
-from wfctl.errors import PreflightFailed, WfctlError
+from wfctl.errors import InvalidDefinition, PreflightFailed, WfctlError
 
 if TYPE_CHECKING:
     from wfctl.operations.store import Store
     from wfctl.operations.views import ExecutionView, RunView, TransitionView
 
 SCHEMA = "wfctl/runs.v1"
+_RARE = ("LEFT BEHIND", "WHY")  #: columns of the executions of a run that are there only where something stands in them
 _run_id = click.argument("run_id", metavar="RUN", type=StoredId("run"), help="The id of the run: run-000001.")
 
 
@@ -64,7 +65,7 @@ def columns(now: datetime | Callable[[], datetime]) -> list[Column]:
         Column(key="occurrence", title="OCCURRENCE", raw=_occurrence, keep=True),
         render.durations("duration_s", "TOOK", took),
         Column(key="exit_status", title="EXIT", raw=lambda it: it.exit_status, show=_ended, right=True),
-        Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True),
+        Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True, keep=True),
         render.instants("started_at", "STARTED (UTC)", lambda it: it.started_at),
         Column(key="deployment_id", title="DEPLOYMENT", raw=lambda it: it.deployment_id),
         render.durations("cpu_s", "CPU", lambda it: _total(it, "cpu_s")),
@@ -181,6 +182,7 @@ def _details(view: RunView, paint: Paint, now: datetime) -> str:
         ("output", escape(values.json_cell(view.output))),
         ("checkpoint", escape(values.json_cell(view.checkpoint))),
         ("interrupt", escape(values.json_cell(view.interrupt))),
+        ("go on with", answer_line(view) if view.status == "interrupted" else ""),
     ]
     head = f"{paint(escape(view.run_id), 'bold')}  {paint.status(view.status)}  {view.kind or ''}"
     trace = [f"  {line}" for line in render.aligned(_trace_rows(view.trace, now))]
@@ -204,7 +206,8 @@ def _trace_rows(trace: Sequence[ExecutionView], now: datetime) -> list[list[str]
         ]
         for it in trace
     ]
-    return [header, *rows]
+    told = [any(row[index] not in ("", "-") for row in rows) or title not in _RARE for index, title in enumerate(header)]
+    return [[cell for cell, is_told in zip(row, told, strict=True) if is_told] for row in (header, *rows)]
 
 
 # Starting ---------------------------------------------------------------------------------------------------------------
@@ -333,7 +336,14 @@ def resume(common: Common, run_id: str, given: Sequence[str], document: str | No
     with common.open() as store:
         before = store.inspect_run(run_id=run_id)
         skipped = [path.stat().st_size if path.exists() else 0 for path in store.run_log_paths(run_id)]
-        view = store.resume_run(run_id=run_id, input=bound, detach=detach)
+        try:
+            view = store.resume_run(run_id=run_id, input=bound, detach=detach)
+        except InvalidDefinition:
+            if common.is_human and not common.quiet:
+                asked = before.interrupt.get("message") if isinstance(before.interrupt, dict) else None
+                said = f"{before.run_id} asks: {asked or 'it waits for input'}"
+                streams.talk(f"{escape(said)}; answer with `{answer_line(before)}`")
+            raise
         if detach:
             _write_run(common, view)
             return 0
@@ -370,7 +380,8 @@ def cancel(common: Common, run_ids: Sequence[str], reason: str | None, grace: st
             except WfctlError as error:
                 if len(views) == 1:
                     raise
-                status = status or report(error, common, [])
+                failed = report(error, common, [])
+                status = status or failed
     _write_cancelled(common, done)
     return status
 

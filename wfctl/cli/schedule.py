@@ -61,7 +61,7 @@ def details(view: ScheduleView, paint: Paint, now: datetime) -> str:
     """Return a schedule for people: its card, and everything that is known of its state."""
     definition = view.definition or {}
     facts = [
-        ("diagnostic", escape(reasons.phrase(view.diagnostic))),
+        ("diagnostic", _diagnostic(view)),
         ("paused", _paused(view)),
         ("waits until", _waits(view)),
         ("held", _held(view)),
@@ -74,6 +74,15 @@ def details(view: ScheduleView, paint: Paint, now: datetime) -> str:
     ]
     rest = render.pairs(facts, paint, indent=2)
     return preview.card(view, paint, now) + (f"\n\n{rest}" if rest else "")
+
+
+def _diagnostic(view: ScheduleView) -> str:
+    """What blocks a schedule, and the command that mends it."""
+    from wfctl.cli.server import mended_by
+
+    if not view.diagnostic:
+        return ""
+    return escape(reasons.phrase(view.diagnostic)) + mended_by({"id": view.id, "diagnostic": view.diagnostic})
 
 
 def _waits(view: ScheduleView) -> str:
@@ -358,8 +367,9 @@ def said_of_change(common: Common, before: ScheduleView, after: ScheduleView, re
     if after.revision == before.revision:
         streams.talk(f"revision {before.revision} stays: nothing differs")
         return
-    lines = [f"revision {before.revision} -> {after.revision}"]
-    lines += [f"  {line}" for line in difference.field_lines(before.definition or {}, after.definition or {})]
+    fields = difference.field_lines(before.definition or {}, after.definition or {})
+    lines = [f"revision {before.revision} -> {after.revision}" + ("" if fields else ": nothing differs")]
+    lines += [f"  {line}" for line in fields]
     anchors = (before.anchor, after.anchor)
     found = difference.calendars(before.definition or {}, after.definition or {}, anchors, common.now())
     if found is not None:

@@ -11,6 +11,7 @@ import click
 
 from wfctl.cli import parse, render, streams, values
 from wfctl.cli.base import Common, StoredId, command
+from wfctl.cli.completing import words
 from wfctl.cli.render import Column
 from wfctl.cli.text import count_of, escape
 from wfctl.errors import InvalidArgument
@@ -53,6 +54,7 @@ COLUMNS = [
 @click.option(
     "--durations",
     metavar="HOW",
+    type=words("history", "sample", "p95"),
     default="history",
     show_default=True,
     help="What runs take: history (the median), sample (drawn from it), p95, a duration, or @FILE, JSON of durations by id.",
@@ -70,7 +72,12 @@ COLUMNS = [
     help="Play this definition in place of the schedule of the file's name, or beside all; may be repeated.",
 )
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Draws the same for the same number.")
-@click.option("--fail-on", metavar="A,B,...", help="Exit with 1 where anything is skipped, coalesced or held.")
+@click.option(
+    "--fail-on",
+    metavar="A,B,...",
+    type=words(*_FAILS, is_list=True),
+    help="Exit with 1 where anything is skipped, coalesced or held.",
+)
 def simulate(
     common: Common, schedule_ids: Sequence[str], days: int, until: str | None, durations: str, slots: int | None,
     downtime: Sequence[str], files: Sequence[str], seed: int, fail_on: str | None,
