@@ -88,7 +88,7 @@ def _is_of_schedule(store: object) -> bool:
 
 def test_9_2_an_admission_does_not_wait_for_an_expensive_question(tmp_path: Path) -> None:
     """While one peer is answered for seconds, another one's short question is answered, and instants are admitted."""
-    from benchmarks.paging import fill
+    from benchmarks.history import fill
 
     root = tmp_path / "store"
     with init_store(root) as store:
@@ -127,8 +127,8 @@ try:
 except PermissionError:
     print("permission"); sys.exit()
 peer.settimeout(20)
-peer.sendall(b'{"jsonrpc":"2.0","id":1,"method":"workflow.server.status"}\\n')
 try:
+    peer.sendall(b'{"jsonrpc":"2.0","id":1,"method":"workflow.server.status"}\\n')
     print(repr(peer.recv(100)))
 except ConnectionError:
     print(repr(b""))

@@ -84,6 +84,12 @@ def test_a_supervisor_that_is_made_to_dump_says_where_it_stands_and_dies(tmp_pat
         supervisor = place.supervisor()
         pid = place.pid("pid")
         resource.prlimit(supervisor.process.pid, resource.RLIMIT_CORE, (0, 0))
+        wait_for(lambda: _is_waiting(supervisor.process.pid), what="the loop being idle")
         assert supervisor.stop(number) == -number
         assert "waiting.py" in supervisor.text()
         assert is_alive(pid)
+
+
+def _is_waiting(pid: int) -> bool:
+    """Tell whether the main thread of a process waits for events, twice in a row."""
+    return all(Path(f"/proc/{pid}/wchan").read_text() in ("ep_poll", "do_epoll_wait") for _ in range(2))

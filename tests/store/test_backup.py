@@ -128,7 +128,11 @@ def _is_padding(whole: bytes, at: int) -> bool:
     return whole[at] == 0
 
 
-@pytest.mark.parametrize("data", [b"", b"\x1f", b"\x1f\x8b", b"PK" * 4000, bytes(20480), gzip.compress(b"hello")])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x1f", b"\x1f\x8b", b"PK" * 4000, bytes(20480), gzip.compress(b"hello")],
+    ids=["empty", "one byte", "two bytes", "zip", "zeros", "gzip of no tar"],
+)
 def test_what_is_no_tar_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedStore):
         list(members_of(io.BytesIO(data), "backup"))
