@@ -71,8 +71,7 @@ def _local(instant: datetime | None, zone: str) -> str:
 
 def replay_lines(since: datetime, counts: Mapping[str, tuple[Any, Any]], now: datetime) -> list[str]:
     """Return what the past would have looked like under a changed definition: what would differ, or that nothing would."""
-    days = max(1, round((now - since) / timedelta(days=1)))
-    span = f"last {days} days" if days > 1 else "last day"
+    span = f"last {values.duration((now - since).total_seconds())}"
     changed = [f"{name} {_counted(old)} -> {_counted(new)}" for name, (old, new) in counts.items() if old != new]
     return [f"policy replay, {span}: {', '.join(changed) if changed else 'the same'}"]
 

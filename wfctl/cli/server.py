@@ -53,7 +53,8 @@ def _details(view: StatusView, asking: Sequence[RunView], paint: Paint, now: dat
         *(f"{paint('NOTE', 'yellow')} {_about(entry)}" for entry in view.problems),
     ]
     if view.state == "draining":
-        lines.append(f"{paint('DRAINING', 'yellow')} nothing is admitted or resumed; `wfctl drain --undo` opens it again, unless it ends")
+        undo = "`wfctl drain --undo` opens it again, unless it is ending"
+        lines.append(f"{paint('DRAINING', 'yellow')} nothing is admitted or resumed; {undo}")
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from wfctl.core.admission import PASSED, Verdict
@@ -280,6 +280,7 @@ def _course(connection: sqlite3.Connection, run: past.PastRun) -> Course:
 # A change, before it is saved -------------------------------------------------------------------------------------------
 
 _REPLAYED = timedelta(days=30)
+_LATER = datetime.max.replace(tzinfo=UTC)  #: when a supervisor that is away will be back: not within what is replayed
 _MOST_REPLAYED = 3000  #: instants; a calendar with more is replayed over fewer days
 
 
@@ -305,7 +306,7 @@ def replay_change(
         courses = {run.instant: _course(connection, run) for run in past.runs_of(connection, row.number, since=since)}
         estimates = Estimates(connection, Rule(), 0, {})
         estimates.of(schedule_id, row.number)
-        absences = past.absences(connection, since, now)
+        absences = [(begins, ends if ends < now else _LATER) for begins, ends in past.absences(connection, since, now)]
 
     def play(definition: ScheduleDefinition) -> Any:
         subject = Subject(schedule_id=schedule_id, definition=definition, anchor=state.anchor, floor=since)

@@ -694,9 +694,7 @@ class Store:
         """
         from wfctl.operations.watching import LedgerWatch
 
-        return LedgerWatch(
-            self.context, self._lock, timeout=timeout, schedule_id=schedule_id, run_id=run_id, status=status
-        )
+        return LedgerWatch(self.context, self._lock, timeout=timeout, schedule_id=schedule_id, run_id=run_id, status=status)
 
 
 # Opening ------------------------------------------------------------------------------------------------------------------
@@ -724,9 +722,7 @@ def init_store(
     if make_store(root, Disk(), if_absent=if_absent):
         Ledger.create(root / "ledger.db")
     elif not (root / "ledger.db").exists():
-        raise DamagedStore(
-            f"{root / 'ledger.db'} is missing, though the store is there; {RESTORE}"
-        )
+        raise DamagedStore(f"{root / 'ledger.db'} is missing, though the store is there; {RESTORE}")
     return open_store(root, clock=clock, door=door)
 
 
