@@ -54,9 +54,7 @@ def after(state: Status, event: RunEvent) -> Status | None:
     return TRANSITIONS[state][event]
 
 
-def states_between(
-    before: tuple[Status, int], now: tuple[Status, int], *, has_started: bool
-) -> tuple[tuple[Status, int], ...]:
+def states_between(before: tuple[Status, int], now: tuple[Status, int], *, has_started: bool) -> tuple[tuple[Status, int], ...]:
     """Given status and attempt of a run at two moments, return every status that it had since, the last one included.
 
     `has_started`: a process of it was ever reported. The way is never in doubt: a run begins as admitted, each attempt but the
