@@ -120,6 +120,103 @@ def test_the_nearest_command_to_run(at: None, monkeypatch: pytest.MonkeyPatch, l
     assert f"\n  fix: {fix}\n" in command_line(*line).err
 
 
+_ADD = ["schedule", "add", "x", "--deployment", "dump"]
+_SET = ["schedule", "set", "nightly"]
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ([*_ADD, "--cron", "30", "2", "*", "*", "*"], "wfctl schedule add x --deployment dump --cron '30 2 * * *'"),
+        ([*_ADD, "--cron=0", "2", "a.txt", "b", "c", "1-5"], "wfctl schedule add x --deployment dump '--cron=0 2 * * 1-5'"),
+        ([*_ADD, "--cron", "0", "2", "a.txt", "5", "b"], "wfctl schedule add --help"),
+        (
+            ["schedule", "add", "--deployment", "dump", "--cron", "0", "2", "*", "*", "*", "x", "--paused"],
+            "wfctl schedule add --deployment dump --cron '0 2 * * *' x --paused",
+        ),
+        ([*_ADD, "y", "--cron", "0 2 * * *"], "wfctl schedule add --help"),
+        (["init", "/srv/my store"], "wfctl --store '/srv/my store' init"),
+        (["init", "--if-absent", "--", "/srv/x"], "wfctl --store /srv/x init --if-absent"),
+        ([*_SET, "--timezone", "UTC"], "wfctl schedule set nightly trigger.timezone=UTC"),
+        ([*_SET, "--cron", "0 3 * * *"], "wfctl schedule set nightly 'trigger.expression=0 3 * * *'"),
+        ([*_SET, "--every=2h", "--dry-run"], "wfctl schedule set nightly trigger.every=2h --dry-run"),
+        ([*_SET, "--at", "2030-01-01T00:00:00Z"], "wfctl schedule set nightly trigger.at=2030-01-01T00:00:00Z"),
+        ([*_SET, "--overlap", "queue", "a=b"], "wfctl schedule set nightly overlap=queue a=b"),
+        ([*_SET, "--misfire", "latest", "--max-run", "none"], "wfctl schedule set nightly misfire=latest max_run=none"),
+        ([*_SET, "--lateness", "5m", "--notes=x"], "wfctl schedule set nightly lateness=5m notes=x"),
+        ([*_SET, "--max-active-runs", "2", "--max-steps", "3"], "wfctl schedule set nightly max_active_runs=2 max_steps=3"),
+        ([*_SET, "--deployment", "dump"], "wfctl schedule set nightly deployment=dump"),
+        ([*_SET, "--timezone"], "wfctl schedule set --help"),
+        ([*_SET, "--zzz", "1", "--timezone", "UTC"], "wfctl schedule set --help"),
+        (["deployment", "set", "dump", "--cwd", "/srv"], "wfctl deployment set dump working_directory=/srv"),
+        ([*_SET, "input.version=1.2"], "the same line with 'input.version=\"1.2\"'"),
+        (["run", "start", "dump", "--input", "version=1.2"], "the same line with --input 'version=\"1.2\"'"),
+        (["run", "start", "dump", "--input=version=null", "--dry-run"], "the same line with --input='version=\"null\"'"),
+        (["run", "start", "dump", "--input", "count=1.5"], "wfctl deployment check dump"),
+        (["store", "backup", "old.tar"], "wfctl store backup old.tar --yes"),
+        (["schedule", "edit", "nightly"], "wfctl schedule edit nightly"),
+        (["deployment", "edit", "dump"], "wfctl deployment edit dump"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_the_line_as_it_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], fix: str) -> None:
+    root = tmp_path / "store"
+    monkeypatch.setenv("WFCTL_STORE", str(root))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.tar").touch()
+    monkeypatch.setenv("WFCTL_EDITOR", "sh -c 'echo overlap = 7 >\"$0\"'")
+    schema = {"properties": {"version": {"type": "string"}, "count": {"type": "integer"}}}
+    with init_store(root) as store:
+        store.create_deployment(deployment_id="dump", command=["/bin/true"], input_schema=schema)
+        store.create_schedule(schedule_id="nightly", deployment_id="dump", trigger={"kind": "cron", "expression": "30 2 * * *"})
+    assert f"\n  fix: {fix}\n" in command_line(*line).err
+
+
+def test_a_shell_may_have_put_the_names_of_files_for_a_star(at: None) -> None:
+    first = command_line(*_ADD, "--cron", "30", "2", *(f"file{number}" for number in range(300))).err.splitlines()[0]
+    assert first == (
+        "wfctl: got 301 unexpected extra arguments (2 file0 file1 file2 ...); "
+        "quote the cron expression, or the shell puts the names of files for each *"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["occurrences", "--since", "x"], "--since and --until also count back from now: 2h, 7d"),
+        (["schedule", "next", "nightly", "--until", "x"], "--from and --until also count ahead: 12h, 36h"),
+        (["schedule", "next", "nightly", "--from", "x"], "--from and --until also count ahead: 12h, 36h"),
+        (["simulate", "nightly", "--until", "x"], None),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_how_a_time_counts_is_said_as_this_command_counts(at: None, line: list[str], hint: str | None) -> None:
+    said = command_line(*line).err
+    assert [row.strip() for row in said.splitlines() if " also count" in row] == ([hint] if hint else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "data", "line", "fix"),
+    [
+        ("no-store", "x", {"path": "/srv/my store"}, ["status"], "wfctl --store '/srv/my store' init"),
+        ("no-store", "x", {"path": "/srv/s"}, ["--store", "s", "status"], "wfctl --store /srv/s init"),
+        ("damaged-store", "put a backup back", {}, ["status"], "wfctl store restore FILE"),
+        ("damaged-store", "see `wfctl store verify`", {}, ["status"], "wfctl store verify"),
+        ("damaged-store", "has format 9: use a newer wfctl", {}, ["status"], "wfctl help damaged-store"),
+        ("damaged-store", "restoring.json cannot be read", {}, ["status"], "wfctl help damaged-store"),
+        ("damaged-store", "is no backup", {}, ["store", "restore", "f"], "wfctl help damaged-store"),
+        ("blocked", "x", {"kind": "schedule", "id": "n", "diagnostic": {"file": "/f"}}, _SET, "wfctl schedule edit n"),
+        ("blocked", "x", {"kind": "deployment", "id": "d", "diagnostic": {"file": "/f"}}, _SET, "wfctl deployment edit d"),
+        ("invalid-definition", "x", {}, ["run", "resume", "run-000003", "--input", "a=1"], "wfctl run show run-000003"),
+    ],
+)
+def test_the_nearest_command_to_an_error(code: str, message: str, data: dict[str, object], line: list[str], fix: str) -> None:
+    kind = next(kind for kind in ERRORS if kind.code == code)
+    store = line[1] if line[0] == "--store" else None
+    assert f"  fix: {fix}" in blame.lines(kind(message, data), message, read_line(line), store)
+
+
 def test_2_3_what_blocks_is_shown_in_its_file(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with init_store(root) as store:

@@ -5,11 +5,14 @@ Everything here is drawn from the error's data and from the command line; the me
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import click
 
 from wfctl.cli.text import cells, escape
 from wfctl.cli.words import Change, Line, Word
@@ -29,6 +32,8 @@ _PARAMS = {
     "command": "arguments",
     "status": "state",
 }
+_KEYS = {param: key for key, param in _PARAMS.items()}
+_NOT_FIELDS = ("file", "files", "given", "document", "environment", "environment_files", "input_schema")  #: of `add`
 _PAIRS = {"input": "given", "environment": "environment"}  #: table -> the option of its NAME=VALUE
 _UNITS = ("/etc/systemd/system/wfctl.service", "/usr/lib/systemd/system/wfctl.service", "/lib/systemd/system/wfctl.service")
 
@@ -79,6 +84,9 @@ def lines(error: WfctlError, message: str, line: Line, store: str | None) -> lis
 
 
 def _faults(error: WfctlError, message: str, line: Line) -> Iterator[Fault]:
+    if (fault := _unquoted_text(error, line)) is not None:
+        yield fault
+        return
     diagnostic = error.data.get("diagnostic")
     problems = error.problems if isinstance(error, InvalidDefinition) else ()
     if not problems and isinstance(diagnostic, Mapping):  # why a definition is blocked, with the lines of its file
@@ -92,6 +100,35 @@ def _faults(error: WfctlError, message: str, line: Line) -> Iterator[Fault]:
             yield Fault(_place_of_problem(problem, line, file), problem.near, text and text.strip())
         return
     yield _fault_of_data(error.data, line)
+
+
+def _unquoted_text(error: WfctlError, line: Line) -> Fault | None:
+    """Return the value of an input that is a number, true, false or null where its schema asks for a text."""
+    problems = [(each.path, each.message) for each in Problem.all_from_json(error.data.get("problems"))]
+    checks = error.data.get("checks")
+    for check in checks if isinstance(checks, list) else ():
+        if isinstance(check, Mapping) and check.get("name") == "input":
+            problems.append(("input", str(check.get("detail"))))
+    if len(problems) != 1:
+        return None
+    ((path, said),) = problems
+    found = []
+    for word in line.of("given", "assignments"):
+        name, _, value = word.text.partition("=")
+        key = f"input.{name.strip()}" if word.param == "given" else name.strip()
+        plain = _plain_scalar(value)
+        if plain is not None and path in (key, "input") and said == f'{plain} is not of type "string"':
+            found.append(Fault(_within(word, word.text.index("=") + 1, len(word.text)), (f'"{value}"',)))
+    return found[0] if len(found) == 1 else None
+
+
+def _plain_scalar(text: str) -> str | None:
+    """Return a number, true, false or null as JSON has it; None for any other text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return json.dumps(value) if value is None or isinstance(value, bool | int | float) else None
 
 
 def _fault_of_data(data: Mapping[str, Any], line: Line) -> Fault:
@@ -225,25 +262,73 @@ def _drawn(place: Place | None) -> list[str]:
 
 def _fixes(error: WfctlError, faults: Sequence[Fault], line: Line, store: str | None) -> list[str]:
     """Return the nearest commands to run: the line with what was meant, else one to look with."""
-    changes = [_changes(fault, line) for fault in faults]
+    otherwise = _otherwise(error, line)
+    changes = [] if otherwise else [_changes(fault, line) for fault in faults]
     if changes and all(len(each) == 1 for each in changes):
         return [_retyped("fix: ", line, [each[0] for each in changes])]
     if len(changes) == 1 and 2 <= len(changes[0]) <= 3:
         return [_retyped("or:  " if index else "fix: ", line, [each]) for index, each in enumerate(changes[0][:2])]
-    words = _longer(error, line) or _edit(error, faults, line) or next_command(error, line)
+    words = otherwise or _longer(error, line) or _edit(error, faults, line) or next_command(error, line)
     if words is None:
         return []
-    named = ["--store", store] if store and words[0] == "wfctl" and store not in words else []
+    has_store = any(word == "--store" or word.startswith("--store=") for word in words)
+    named = ["--store", store] if store and words[0] == "wfctl" and not has_store else []
     return [f"fix: {escape(shlex.join([words[0], *named, *words[1:]]))}"]
 
 
 def _longer(error: WfctlError, line: Line) -> list[str] | None:
     """Return the line with the options that the error says are missing."""
-    more = error.data.get("add")
+    more = ["--yes"] if error.code == "cannot-create" and "add --yes" in error.message else error.data.get("add")
     if not isinstance(more, list) or not line.path or not line.is_open():
         return None
     at = line.words.index("--") if "--" in line.words else len(line.words)
     return ["wfctl", *line.words[:at], *map(str, more), *line.words[at:]]
+
+
+def _otherwise(error: WfctlError, line: Line) -> list[str] | None:
+    """Return a line that click could not read as it is to be written."""
+    if error.code != "invalid-argument" or not line.is_open():
+        return None
+    extra = line.of("extra")
+    words = None
+    if line.path == ["init"] and len(extra) == 1 and not line.of("store"):
+        before, behind = line.words[: extra[0].index], line.words[extra[0].index + 1 :]
+        words = ["--store", extra[0].text, *(word for word in (*before, *behind) if word != "--")]
+    elif extra:
+        words = line.cron_in_quotes()
+    elif error.data.get("argument") == "option" and line.path in (["schedule", "set"], ["deployment", "set"]):
+        words = _assigned(line)
+    return ["wfctl", *words] if words else None
+
+
+def _assigned(line: Line) -> list[str] | None:
+    """Return the words of a `set` with KEY=VALUE for each option of `add`; None where there is an option of neither."""
+    from wfctl.cli.app import root
+
+    keys = {}
+    context = click.Context(root)
+    group = root.get_command(context, line.path[0])
+    add = group.get_command(context, "add") if isinstance(group, click.Group) else None
+    for param in add.params if add is not None else ():
+        name = param.name or ""
+        if isinstance(param, click.Option) and not param.is_flag and name not in _NOT_FIELDS:
+            keys.update(dict.fromkeys(param.opts, _KEYS.get(name, name)))
+    wrong = {word.index: word.text for word in line.of("option")}
+    words: list[str] = []
+    rest = enumerate(line.words)
+    for index, word in rest:
+        if index not in wrong:
+            words.append(word)
+            continue
+        key, (_, equals, value) = keys.get(wrong[index]), word.partition("=")
+        if not equals:
+            _, value = next(rest, (0, "-"))
+            if value.startswith("-"):
+                return None
+        if key is None:
+            return None
+        words.append(f"{key}={value}")
+    return words
 
 
 def _edit(error: WfctlError, faults: Sequence[Fault], line: Line) -> list[str] | None:
@@ -272,8 +357,6 @@ def _that_fit(near: Sequence[str], word: Word, line: Line) -> Sequence[str]:
     """Of commands that were perhaps meant, those that the next word goes with: a group by its commands, else none of them."""
     if word.param != "command" or len(near) < 2:
         return near
-    import click
-
     after = next((each for each in line.words[word.index + 1 :] if not each.startswith("-")), None)
     context = click.Context(line.command)
     fits = []
@@ -295,7 +378,8 @@ def _retyped(title: str, line: Line, changes: Sequence[Change]) -> str:
         option = change.word.shown[: change.word.at]
         old = change.word.text[change.start : change.end]
         whole = f"{option}{shlex.quote(change.value)}"
-        parts.append(f"{shlex.quote(change.new)} for {shlex.quote(old)}" if change.word.is_secret else whole)
+        is_hidden = change.word.is_secret and change.new != f'"{old}"'  # a number that is to be a text was told already
+        parts.append(f"{shlex.quote(change.new)} for {shlex.quote(old)}" if is_hidden else whole)
     return f"{title}the same line with {escape(' '.join(parts))}"
 
 
@@ -306,7 +390,11 @@ def next_command(error: WfctlError, line: Line) -> list[str] | None:
     kind = data.get("kind") if data.get("kind") in ("schedule", "deployment", "run") else None
     kind = kind or (line.path[0] if line.path[:1] in (["schedule"], ["deployment"]) else None)
     run = data.get("run_id") or next(iter(data.get("run_ids") or ()), None)
+    if "kept" in data and "editor" not in data and line.path[1:] == ["edit"] and error.code != "revision-conflict":
+        return ["wfctl", *line.path, *(word.text for word in line.of(f"{kind}_id"))]
     match error.code:
+        case "invalid-definition" if line.path == ["run", "resume"]:
+            words = ["run", "show", *(word.text for word in line.of("run_id"))]
         case "invalid-argument" | "invalid-definition":
             is_instant = data.get("argument") in ("since", "until", "instant", "from")
             words = ["help", "time"] if is_instant else [*line.path, "--help"]
@@ -320,10 +408,14 @@ def next_command(error: WfctlError, line: Line) -> list[str] | None:
             words = ["run", "show", run]
         case "timed-out" if isinstance(data.get("occurrence"), str):
             words = ["occurrence", "explain", data["occurrence"]]
+        case "blocked" if kind and named and _file_of(error, Line([], line.command, [])):
+            words = [kind, "edit", named]
         case "wrong-state" | "blocked" if kind and named:
             words = [kind, "show", named]
-        case "blocked" | "damaged-store":
-            words = ["store", "verify"] if error.code == "blocked" else ["help", "damaged-store"]
+        case "blocked":
+            words = ["store", "verify"]
+        case "damaged-store":
+            words = _put_back(error, line)
         case "bad-cursor":
             return _without(line, "cursor")
         case "saturated":
@@ -335,7 +427,8 @@ def next_command(error: WfctlError, line: Line) -> list[str] | None:
         case "no-supervisor":
             return _start_words(error)
         case "no-store":
-            words = ["init"]
+            path = data.get("path")
+            words = ["--store", path, "init"] if isinstance(path, str) else ["init"]
         case "not-allowed" | "cannot-create" | "io-error":
             words = ["doctor"] if line.path != ["doctor"] and "editor" not in data else []
         case "missing-extra":
@@ -360,6 +453,16 @@ def _listing(data: Mapping[str, Any], kind: Any, line: Line) -> list[str]:
     if data.get("kind") in ("schedule", "deployment", "run"):
         return [f"{data['kind']}s"]
     return [] if "path" in data else [f"{kind}s"] if kind else [*line.path, "--help"]
+
+
+def _put_back(error: WfctlError, line: Line) -> list[str]:
+    """Return what to run on a damaged store: most often only a backup helps, but not in the middle of its restore."""
+    if "`wfctl store verify`" in error.message and line.path != ["store", "verify"]:
+        return ["store", "verify"]
+    is_backup_wanted = any(word in error.message for word in ("backup", " is damaged", " lacks ", " refused "))
+    if line.path == ["store", "restore"] or not is_backup_wanted:
+        return ["help", "damaged-store"]
+    return ["store", "restore", "FILE"]
 
 
 def _start_words(error: WfctlError) -> list[str]:

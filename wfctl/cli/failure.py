@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,12 @@ from wfctl.cli.base import Common
 from wfctl.cli.text import escape_message
 from wfctl.errors import Internal, InvalidArgument, IoError, WfctlError
 
-_AGO = "--since and --until also count back from now: 2h, 7d"
+if TYPE_CHECKING:
+    from wfctl.cli.words import Line
+
+#: what is said of a time in the help of an option -> how it counts
+_COUNTS = {"ago": ("back from now", "2h, 7d"), "from now": ("ahead", "12h, 36h")}
+_LONGEST_EXTRA = 4  #: words that go nowhere that are shown
 
 
 def report(error: Exception, common: Common, arguments: list[str]) -> int:
@@ -60,15 +65,30 @@ def _told(error: WfctlError, common: Common, arguments: list[str]) -> list[str]:
 
     message = said(error)
     try:
-        lines = blame.lines(error, message, words.read_line(arguments), common.store)
+        line = words.read_line(arguments)
+        lines = blame.lines(error, message, line, common.store)
+        hint = _counting(error, line)
     except Exception:  # the error that happened is more important than how it is shown
         return [escape_message(f"wfctl: {message}"), f"  code: {error.code} (wfctl help {error.code})"]
-    if isinstance(error, InvalidArgument) and error.data.get("argument") in ("since", "until"):
-        lines.insert(-2, f"  {_AGO}")
+    if hint:
+        lines.insert(-2, f"  {hint}")
     if isinstance(error, IoError) and common.verbose and error.__cause__ is not None:
         path = bug.keep_report(error.__cause__, arguments, common.environ)
         lines += [f"  the details are in {path}"] if path else []
     return lines
+
+
+def _counting(error: WfctlError, line: Line) -> str | None:
+    """Return which options of this command also take how long ago, or from now, where a time is wrong."""
+    if not isinstance(error, InvalidArgument) or error.data.get("argument") not in ("from", "since", "until"):
+        return None
+    options = [param for param in line.command.params if isinstance(param, click.Option) and param.help]
+    times = [each for each in options if each.opts[0] in ("--from", "--since", "--until")]
+    for word, (how, examples) in _COUNTS.items():
+        names = [each.opts[0] for each in times if f" {word}" in (each.help or "")]
+        if f"--{error.data['argument']}" in names:
+            return f"{' and '.join(names)} also count{'' if len(names) > 1 else 's'} {how}: {examples}"
+    return None
 
 
 def _as_known(error: Exception, common: Common, arguments: list[str]) -> WfctlError:
@@ -113,7 +133,24 @@ def _usage(error: click.ClickException, arguments: list[str]) -> InvalidArgument
     elif isinstance(error, click.BadParameter) and error.param is not None and error.param.name is not None:
         data = _bad_value(error.param, arguments)
         message = message.rstrip(".") + did_you_mean(data.get("near", ()))
+    elif message.startswith("Got unexpected extra argument"):
+        message = _extra(message, arguments)
     return InvalidArgument(message[:1].lower() + message[1:], data)
+
+
+def _extra(message: str, arguments: list[str]) -> str:
+    """Return what is said of words that go nowhere, with why they perhaps do not."""
+    from wfctl.cli.words import read_line
+
+    line = read_line(arguments)
+    extra = [word.text for word in line.of("extra")]
+    if len(extra) > _LONGEST_EXTRA:  # such as the names of all files here, which the shell put for a `*`
+        message = f"Got {len(extra)} unexpected extra arguments ({' '.join(extra[:_LONGEST_EXTRA])} ...)"
+    if line.is_cron_unquoted():
+        return f"{message}; quote the cron expression, or the shell puts the names of files for each *"
+    if line.path == ["init"]:
+        return f"{message}; the store is named with --store, before or behind `init`"
+    return message
 
 
 def _commands(context: click.Context | None) -> list[str]:

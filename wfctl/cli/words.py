@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import click
 
 _SECRET = frozenset({"given", "document", "environment"})  #: parameters whose values may hold what is secret
 _SECRET_KEYS = ("input", "environment")  #: of KEY=VALUE
+_CRON_FIELDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
     """One value of a command line: which parameter it gives, and where it stands."""
 
-    param: str  #: the name of the parameter; `command` for the name of one, `option` for an option that there is not
+    #: the name of the parameter; `command` for the name of one, `option` for an option that there is not, `extra` for a value
+    #: that goes nowhere
+    param: str
     index: int  #: which word of the line
     start: int  #: where in that word the value begins: behind `--output=`
     text: str
@@ -71,6 +76,49 @@ class Line:
             word, at = words[change.word.index], change.word.start
             words[change.word.index] = word[: at + change.start] + change.new + word[at + change.end :]
         return shlex.join(["wfctl", *words])
+
+    def is_cron_unquoted(self) -> bool:
+        """Whether more words than the one stand where a cron expression was given."""
+        return any(word.param == "extra" for word in self.values) and len(self._cron_words()) > 1
+
+    def cron_in_quotes(self) -> list[str] | None:
+        """Return the words of the line with a cron expression that was not quoted as one of them.
+
+        Where the shell put the names of files for a `*`, the fields before and behind them are kept. Return None where it
+        cannot be told what was meant.
+        """
+        words = self._cron_words() if self.is_cron_unquoted() else []
+        first = _count_of_fields(words)
+        last = _count_of_fields(list(reversed(words[first:])))
+        between = words[first : len(words) - last]
+        stars = _CRON_FIELDS - first - last
+        if not first or (stars > 0) != bool(between) or stars < 0 or any(map(_is_cron_field, between)):
+            return None
+        expression = " ".join([*words[:first], *["*"] * stars, *words[len(words) - last :]])
+        (given,) = self.of("expression")
+        whole = self.words[given.index][: given.start] + expression
+        return [*self.words[: given.index], whole, *self.words[given.index + len(words) :]]
+
+    def _cron_words(self) -> list[str]:
+        """Return the words that a cron expression and what follows it consist of, without those that the command needs."""
+        if len(self.of("expression")) != 1:
+            return []
+        (given,) = self.of("expression")
+        following = list(takewhile(lambda word: not word.startswith("-"), self.words[given.index + 1 :]))
+        ends = given.index + len(following)
+        plain = {each.name for each in self.command.params if isinstance(each, click.Argument)} | {"extra"}
+        elsewhere = sum(word.param in plain and not given.index < word.index <= ends for word in self.values)
+        needed = sum(each.nargs for each in self.command.params if isinstance(each, click.Argument) and each.nargs > 0)
+        return [given.text, *following[: len(following) - max(0, needed - elsewhere)]]
+
+
+def _is_cron_field(text: str) -> bool:
+    return re.fullmatch(r"[0-9*?L][0-9*?L#,/-]*|(?i:[a-z]{3})([,-](?i:[a-z]{3}))*", text) is not None
+
+
+def _count_of_fields(words: Sequence[str]) -> int:
+    """Return how many words at the beginning are fields of a cron expression."""
+    return sum(1 for _ in takewhile(_is_cron_field, words))
 
 
 def read_line(words: Sequence[str]) -> Line:
@@ -130,6 +178,7 @@ def _take_positional(line: Line, behind: list[tuple[int, str]]) -> None:
         fixed -= param.nargs if param.nargs > 0 else 0
         taken, plain = plain[:count], plain[count:]
         line.values += [Word(param.name or "", index, 0, text, text, 0, _is_secret(param.name, text)) for index, text in taken]
+    line.values += [Word("extra", index, 0, text, text, 0) for index, text in plain]
 
 
 def _is_secret(param: str | None, text: str) -> bool:
