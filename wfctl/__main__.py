@@ -17,7 +17,22 @@ def main() -> None:
         status = run()
     except KeyboardInterrupt:
         status = _INTERRUPTED
+    if status == _INTERRUPTED:
+        _end(status)
     raise SystemExit(status)
+
+
+def _end(status: int) -> None:
+    """End at once. Where Ctrl-C came while a text was executed, as `dataclasses` does, CPython would end by SIGINT instead."""
+    import os
+    import sys
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+    os._exit(status)
 
 
 if __name__ == "__main__":

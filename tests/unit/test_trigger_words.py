@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wfctl.core.cron import RULES, WEEKDAY, ExpressionRefused, parse_expression
+from wfctl.core.cron import MAX_CHARACTERS, RULES, WEEKDAY, ExpressionRefused, parse_expression
 from wfctl.core.model import CronTrigger, IntervalTrigger, OneshotTrigger
 from wfctl.core.trigger import _Asker, check_fires, is_zone, parse_trigger, trigger_to_plain, valid_zones
 from wfctl.errors import InvalidDefinition
@@ -305,7 +305,8 @@ def test_an_expression_is_refused_or_croniter_reads_the_same(words):
         high = 6 if field.rule is WEEKDAY else field.rule.high
         assert all(field.rule.low <= value <= high for value in field.values)
     assert parse_expression(expression.text) == expression
-    assert parse_expression(expression.expanded).spelled == expression.spelled
+    if len(expression.expanded) <= MAX_CHARACTERS:  # it is for showing; what wraps around twice may be long
+        assert parse_expression(expression.expanded).spelled == expression.spelled
 
 
 @given(st.text(max_size=40))

@@ -16,10 +16,8 @@ _NEXT = ("deployment add hello -- /bin/echo hello", "schedule add hello-often --
 def init(common: Common, if_absent: bool) -> None:
     """Make the store.
 
-    wfctl --store /srv/wfctl init
-
-    The store is --store, else WFCTL_STORE, else STATE_DIRECTORY, else /var/lib/wfctl for root and ~/.local/state/wfctl for
-    others. It holds everything: definitions, history, and what runs wrote.
+    The store is --store, as in `wfctl --store DIR init`, else WFCTL_STORE, else STATE_DIRECTORY, else /var/lib/wfctl for root
+    and ~/.local/state/wfctl for others. It holds everything: definitions, history, and what runs wrote.
     """
     from wfctl.rpc.door import init_store
     from wfctl.store.layout import Layout
