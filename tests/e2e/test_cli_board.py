@@ -286,5 +286,5 @@ def test_what_cannot_be_watched_is_refused(bare: Wfctl, store: Store, words: lis
 
 def test_no_store_is_no_board(bare: Wfctl) -> None:
     seen = bare.at_terminal("status", "--watch")
-    assert seen.status == 66 and ENTERED not in seen.text and "wfctl init" in seen.text
+    assert seen.status == 66 and ENTERED not in seen.text and "make one with `wfctl" in seen.text
     wait_for(lambda: not bare.root.exists(), "nothing was made")

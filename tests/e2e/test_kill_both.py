@@ -208,7 +208,7 @@ def test_6_8_a_slot_is_not_freed_over_a_process_that_was_never_reported(tmp_path
         supervisor = place.supervisor()
         (keeper,) = keepers_of(place.root)
         os.kill(keeper, 19)  # SIGSTOP: what it was asked for lies unread
-        wait_for(lambda: place.store.list_runs().items, what="the admission")
+        wait_for(lambda: "admitted run-000001" in supervisor.text(), what="the launch being asked for, which is told after it")
         if victim == "both":
             supervisor.kill()
         kill_after_first_spawn(keeper, side)

@@ -129,6 +129,8 @@ def test_6_12_the_command_passes_output_and_outcome_on_and_ctrl_c_leaves_the_run
             [*start, "held"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(), start_new_session=True
         ) as command:
             pid = place.pid("pid")
+            assert command.stderr is not None
+            assert b"started" in command.stderr.readline()  # from here on it follows
             command.send_signal(signal.SIGINT)
             assert command.wait(20) == 130
         assert is_alive(pid)

@@ -156,6 +156,7 @@ class KeeperContract:
         keeper.launch([stage.request("run-000001", 1), stage.request("run-000002", 1)])
         one, two = reports_until(keeper, 2)
         stage.hang_up(keeper)
+        stage.hang_up(stage.driver())  # greeted: by now it has noticed that the other is gone
         stage.finish("run-000002", 1, 7)
         following = stage.driver()
         held = {held.run: held for held in following.list()}
