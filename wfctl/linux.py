@@ -25,6 +25,7 @@ _CLOCK_REALTIME = 0
 _TFD_TIMER_ABSTIME, _TFD_TIMER_CANCEL_ON_SET = 1, 2
 _FAR_AWAY_S = 1 << 33  # the year 2242
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
 _PIDFD_SIGNAL_PROCESS_GROUP = 4  # Linux 6.9
 _TIME_ERROR = 5
 _IN_ATTRIB, _IN_CLOSE_WRITE, _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
@@ -387,6 +388,14 @@ def punch_hole(descriptor: int, offset: int, length: int) -> None:
     mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
     name = "fallocate" if ctypes.sizeof(ctypes.c_long) == 8 else "fallocate64"
     _call(name, descriptor, mode, ctypes.c_longlong(offset), ctypes.c_longlong(length))
+
+
+def rename_anew(source: str, target: str) -> None:
+    """Rename, never over what is there: raise FileExistsError. Raise OSError; ENOSYS or EINVAL where that cannot be."""
+    before, after = os.fsencode(source), os.fsencode(target)
+    if b"\0" in before or b"\0" in after:
+        raise ValueError("embedded NUL")
+    _call("renameat2", _AT_FDCWD, before, _AT_FDCWD, after, _RENAME_NOREPLACE)
 
 
 # The machine -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class RealStage:
         self._drivers: list[KeeperClient] = []
 
     def driver(self) -> KeeperClient:
-        keeper = KeeperClient.start(self.root, Origin.COMMAND)
+        keeper = KeeperClient.start(self.root, Origin.SUPERVISOR)
         self._keepers.add(keeper.hello.pid)
         self._drivers.append(keeper)
         return keeper

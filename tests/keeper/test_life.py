@@ -31,7 +31,7 @@ def test_nobody_is_there_at_first(tmp_path: Path) -> None:
 
 def test_hello_says_who_it_is(real_stage: RealStage, keeper: KeeperClient) -> None:
     hello = keeper.hello
-    assert (hello.protocol, hello.origin, hello.boot_id) == (PROTOCOL, Origin.COMMAND, boot_id())
+    assert (hello.protocol, hello.origin, hello.boot_id) == (PROTOCOL, Origin.SUPERVISOR, boot_id())
     assert is_alive(hello.pid)
 
 
@@ -158,7 +158,7 @@ def test_a_killed_driver_takes_nothing_with_it(real_stage: RealStage) -> None:  
     assert held.started is not None
     assert (held.state, held.started.pid) == (Holding.RUNNING, pid)
     real_stage.finish("run-000001", 1, 5)
-    (ended,) = real_stage.until(keeper, 1)
+    _, ended = real_stage.until(keeper, 2)  # nobody here was told of its start
     assert (ended.run, ended.exit_status) == ("run-000001", 5)  # type: ignore[union-attr]
 
 

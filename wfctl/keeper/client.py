@@ -121,7 +121,7 @@ class KeeperClient:
 
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         """Queue the launches, in order, and send what goes without waiting. Each is sent once, ever."""
-        self._out += b"".join(encode(request.to_message()) for request in requests)
+        self._out += b"".join(request.line for request in requests)
         self.flush()
 
     def flush(self) -> None:

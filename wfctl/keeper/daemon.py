@@ -9,8 +9,11 @@ import os
 import signal
 import socket
 import stat
+from pathlib import Path
 
+from wfctl.keeper.journal import Journal
 from wfctl.keeper.protocol import LOCK_NAME, PROTOCOL, SOCKET_NAME, KeeperHello, Origin
+from wfctl.keeper.recorder import Recorder
 from wfctl.keeper.server import KeeperServer
 from wfctl.keeper.spawn import UMASK
 from wfctl.linux import boot_id, boottime_ns, set_process_name, set_subreaper
@@ -36,7 +39,7 @@ def start(directory: str, origin: Origin) -> str | None:
         os.close(ready)
         os.setsid()
         if os.fork() == 0:
-            _live(place, told, origin)
+            _live(directory, place, told, origin)
         os._exit(0)
     os.close(told)
     os.waitpid(child, 0)
@@ -47,7 +50,7 @@ def start(directory: str, origin: Origin) -> str | None:
     return word.decode("utf-8", "replace") or "the keeper ended while it started"
 
 
-def _live(place: int, told: int, origin: Origin) -> None:
+def _live(directory: str, place: int, told: int, origin: Origin) -> None:
     """Be the keeper, from here to the end of the process."""
     status = 1
     try:
@@ -57,7 +60,7 @@ def _live(place: int, told: int, origin: Origin) -> None:
             os.write(told, _HELD)
             status = 0
             return
-        server = _prepare(place, origin)
+        server = _prepare(directory, place, origin)
         os.write(told, _READY)
         os.close(told)
         told = -1
@@ -93,7 +96,7 @@ def _claim(place: int) -> int | None:
     return descriptor
 
 
-def _prepare(place: int, origin: Origin) -> KeeperServer:
+def _prepare(directory: str, place: int, origin: Origin) -> KeeperServer:
     wakeup = _catch_signals()
     set_subreaper()
     set_process_name("wfctl-keeper")
@@ -104,7 +107,12 @@ def _prepare(place: int, origin: Origin) -> KeeperServer:
         boot_id=boot_id(),
         origin=origin,
     )
-    server = KeeperServer(hello=hello, listener=_listen(place), directory=place, wakeup=wakeup)
+    journal = None
+    if origin is Origin.SUPERVISOR:
+        with contextlib.suppress(OSError):  # without one each record is synced in its own file
+            journal = Journal(Path(directory))
+    recorder = Recorder(journal)
+    server = KeeperServer(hello=hello, listener=_listen(place), directory=place, wakeup=wakeup, recorder=recorder)
     gc.collect()
     gc.freeze()
     return server

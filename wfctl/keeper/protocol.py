@@ -7,6 +7,7 @@ the same bytes.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -50,6 +51,8 @@ class RefusedAt(StrEnum):
     RECORD = "record"
     FORK = "fork"
     INPUT = "input"  # at the end: an exit record names a place by its number
+    SUBMISSION = "submission"  # an executor's own words say why: of what it was handed to, or of the node that was to run it
+    NODE = "node"
 
 
 class Holding(StrEnum):
@@ -81,7 +84,7 @@ class KeeperHello:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
     """One execution to launch: everything it gets, nothing to decide. Paths are absolute, text is as `os.fsdecode` gives it."""
 
@@ -96,6 +99,12 @@ class LaunchRequest:
     stderr: str
     directory: str  #: `runs/ID/k`, which exists: the exit record is made in it
     stdin: str | None = None  #: a regular file; None: /dev/null, as every run has (6.4)
+    wanted: object | None = None  #: what the deployment asks of another executor than the keeper
+
+    @functools.cached_property
+    def line(self) -> bytes:
+        """The line by which a keeper is asked: worked out once, ahead of the instant where there is time."""
+        return encode(self.to_message())
 
     def to_message(self) -> Message:
         return {
@@ -151,6 +160,8 @@ class Refused:
     what: RefusedAt
     at: datetime
     recorded: bool = True  #: False: the exit record could not be made durable
+    message: str | None = None  #: of an executor: why, where no errno says it
+    cause: Mapping[str, Any] | None = None  #: of an executor: what ended it before it began, as `Ended.cause`
 
     def to_message(self) -> Message:
         return {
@@ -166,7 +177,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """An execution is over: either `exit_status` or `signal` is set. After a stop this says that its whole group is gone."""
+    """An execution is over: either `exit_status` or `signal` is set. After a stop this says that its whole group is gone.
+
+    With a `cause` it was ended from above its process, or nobody knows how: then neither may be set.
+    """
 
     run: str
     k: int
@@ -179,6 +193,7 @@ class Ended:
     max_rss_bytes: int  #: Linux counts the keeper's own 15 MB or so in, from before the program was executed
     left_behind: int
     recorded: bool = True  #: False: the exit record could not be made durable
+    cause: Mapping[str, Any] | None = None  #: of an executor: the reason's `code` and data, `time-limit`, `node-failed` …
 
     def to_message(self) -> Message:
         return {
@@ -197,7 +212,19 @@ class Ended:
         }
 
 
-Report = Started | Refused | Ended
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotLaunched:
+    """An executor has proved, after it was asked to launch it, that an execution never was launched and never will be (6.10)."""
+
+    run: str
+    k: int
+    at: datetime
+
+    def to_message(self) -> Message:
+        return {"op": "not-launched", "run": self.run, "k": self.k, "at": to_micros(self.at)}
+
+
+Report = Started | Refused | Ended | NotLaunched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,10 @@ from pathlib import Path
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.keeper.protocol import Ended, Refused, RefusedAt
+from wfctl.linux import rename_anew
 
 RECORD_NAME = "exit"
+RESERVED_NAME = "reserved"  #: what it is called where its space was reserved ahead of the launch
 RECORD_SIZE = 256
 _MAGIC = b"wfctlEX\x01"  # the last byte is the version of the format
 _KINDS = {"ended": 1, "refused": 2}
@@ -27,6 +29,7 @@ _NONE = -1  # an exit status or signal that does not apply
 _BODY = struct.Struct("<8sBBxxI64sIiqqiiQQI")
 _CHECKSUM = struct.Struct("<I")
 _FILL = RECORD_SIZE - _CHECKSUM.size
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class DamagedRecord(Exception):
@@ -48,11 +51,18 @@ def record_path(directory: Path | str) -> Path:
 
 
 def reserve(directory: Path | str) -> None:
-    """Given `runs/ID/k`, make its exit record and reserve the space.
+    """Given `runs/ID/k`, make its exit record and reserve the space, or take the one that was made ahead.
 
     Raise FileExistsError when there is one: that execution was launched before, by whomever. Raise OSError on a full disk.
     """
     path = f"{directory}/{RECORD_NAME}"
+    try:
+        rename_anew(f"{directory}/{RESERVED_NAME}", path)
+        return
+    except FileExistsError:
+        raise
+    except OSError:
+        pass  # none was made ahead, or the file system knows no such renaming
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, RECORD_SIZE)
@@ -68,7 +78,7 @@ def write_record(directory: int, outcome: Ended | Refused) -> None:
 
     Order: the content first, then its name, which the launch may have made a moment ago.
     """
-    descriptor = os.open(RECORD_NAME, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    descriptor = os.open(RECORD_NAME, _WRITE, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "no regular file", RECORD_NAME)
@@ -77,6 +87,17 @@ def write_record(directory: int, outcome: Ended | Refused) -> None:
     finally:
         os.close(descriptor)
     os.fsync(directory)
+
+
+def write_record_unsynced(directory: str, record: bytes) -> None:
+    """Given `runs/ID/k` and the bytes of its record, write it, for the journal to vouch for. Raise OSError."""
+    descriptor = os.open(f"{directory}/{RECORD_NAME}", _WRITE)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", RECORD_NAME)
+        os.pwrite(descriptor, record, 0)
+    finally:
+        os.close(descriptor)
 
 
 def encode_record(outcome: Ended | Refused) -> bytes:
@@ -125,10 +146,16 @@ def read_record(path: Path | str) -> ExitRecord | None:
         content = os.read(descriptor, RECORD_SIZE + 1)
     finally:
         os.close(descriptor)
-    return None if not content.strip(b"\0") and len(content) <= RECORD_SIZE else _decode(content, path)
+    return record_in(content, path)
 
 
-def _decode(content: bytes, path: Path | str) -> ExitRecord:
+def record_in(content: bytes, path: Path | str) -> ExitRecord | None:
+    """Given the bytes of an exit record and where they were read, return what it says, or None when it is only reserved.
+
+    Raise DamagedRecord for a torn or foreign one.
+    """
+    if not content.strip(b"\0") and len(content) <= RECORD_SIZE:
+        return None
     if len(content) != RECORD_SIZE:
         raise DamagedRecord(f"{path}: {len(content)} bytes instead of {RECORD_SIZE}")
     filled, (checksum,) = content[:_FILL], _CHECKSUM.unpack_from(content, _FILL)

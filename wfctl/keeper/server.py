@@ -45,7 +45,7 @@ FIRST_DRIVER_WITHIN_S = 30.0
 LINGER_S = 2.0
 _MAX_CONNECTIONS = 100
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.25  # how often a stopped group is looked at
-_LONGEST_BATCH_S = 0.25  # so long at most may launching put off reports and reaping
+_LONGEST_BATCH_S = 0.5  # so long at most may launching put off reports and reaping
 _NO_DESCRIPTOR_S = 0.02
 _LONGEST_WAIT_S = 3600.0
 _FOREVER_S = 1e9
@@ -56,14 +56,16 @@ _ENDING_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 class KeeperServer:
     """Serves one listening socket until no driver and no run is left."""
 
-    def __init__(self, *, hello: KeeperHello, listener: socket.socket, directory: int, wakeup: socket.socket) -> None:
+    def __init__(
+        self, *, hello: KeeperHello, listener: socket.socket, directory: int, wakeup: socket.socket, recorder: Recorder
+    ) -> None:
         """Given who it is, its listening socket, a descriptor of the socket's directory and where signals are written to."""
         self._hello = hello
         self._listener = listener
         self._directory = directory
         self._wakeup = wakeup
         self._launcher = Launcher()
-        self._recorder = Recorder()
+        self._recorder = recorder
         self._connections: dict[int, Connection] = {}
         self._running: dict[int, Execution] = {}  # by pid, until reaped
         self._unsettled: dict[Key, Execution | None] = {}  # until the exit record is durable; None: refused
@@ -98,8 +100,9 @@ class KeeperServer:
                 self._read(self._connections[descriptor])
         if self._is_launching():
             return
+        over = self._reap()
         self._report_fresh()
-        self._reap()
+        self._record(over)
         self._look_at_stopping()
         for connection in tuple(self._connections.values()):
             self._flush(connection)
@@ -216,7 +219,7 @@ class KeeperServer:
         if not reports:
             return
         lines = b"".join(encode(report.to_message()) for report in reports)
-        over = [report for report in reports if not isinstance(report, Started)]
+        over = [report for report in reports if isinstance(report, (Ended, Refused))]
         for report in over:
             self._untold[report.run, report.k] = report
         for connection in self._connections.values():
@@ -252,18 +255,22 @@ class KeeperServer:
             self._report([refused])
 
     def _report_fresh(self) -> None:
-        """Tell of what was launched in this round, all together: what need not be done between two launches is done here."""
+        """Tell of what was launched in this round, all together: what need not be done between two launches is done here.
+
+        What is over by now is told of once, as ended.
+        """
         if not self._fresh:
             return
-        for execution in self._fresh:
-            execution.start_time = process_start_time(execution.pid) or 0  # not reaped yet, so it is still there
-        self._report([execution.started() for execution in self._fresh])
+        running = [execution for execution in self._fresh if execution.wait_status is None]
         self._fresh.clear()
+        for execution in running:
+            execution.start_time = process_start_time(execution.pid) or 0  # not reaped yet, so it is still there
+        self._report([execution.started() for execution in running])
 
     # Ending
 
-    def _reap(self) -> None:
-        """Take in every process that ended, ours or left to us, and pass on the executions that are over."""
+    def _reap(self) -> list[Execution]:
+        """Take in every process that ended, ours or left to us, and return the executions that are over."""
         over: list[Execution] = []
         adopted_ended = False
         while True:
@@ -287,7 +294,7 @@ class KeeperServer:
                 execution.look_at = 0.0
         if adopted_ended:
             self._look_soon()
-        self._record(over)
+        return over
 
     def _look_soon(self) -> None:
         """Somebody left to us ended, perhaps the last of a stopped group."""
@@ -318,6 +325,7 @@ class KeeperServer:
         execution = self._unsettled.get(key)
         if execution is None or (execution.wait_status is not None and execution.kill_at is None):
             return
+        self._report_fresh()  # its own process may end long before its group
         kill_at = time.monotonic() + min(max(0.0, grace_s), _FOREVER_S)
         if execution.kill_at is not None:
             execution.kill_at = min(execution.kill_at, kill_at)

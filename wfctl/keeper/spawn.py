@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 import stat
@@ -150,16 +151,16 @@ class Launcher:
 def _open_output(path: str) -> int:
     """Open a stream's file to append; made 0600 if need be. A link, fifo or device there is refused and never waited for."""
     try:
+        return _open_regular(path, _OPEN_OUTPUT)  # made ahead, or by an earlier step
+    except FileNotFoundError:
         return os.open(path, _OPEN_OUTPUT | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _open_regular(path, _OPEN_OUTPUT)
 
 
 def _open_regular(path: str, flags: int) -> int:
     """Open what is there already, if it is a regular file."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.set_blocking(descriptor, True)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & os.O_APPEND)  # blocking again
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "no regular file", path)

@@ -23,9 +23,10 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 class NoticePaths:
     """The paths of one try to tell something."""
 
-    __slots__ = ("root",)
+    __slots__ = ("root", "store")
 
     def __init__(self, layout: Layout, number: int, tries: int) -> None:
+        self.store = layout.root
         self.root = layout.notices / f"{number:06d}-{tries}"
 
     @property

@@ -26,8 +26,9 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import Notify, run_number
 from wfctl.core.reasons import signal_name
 from wfctl.errors import IoError, WfctlError
+from wfctl.keeper.journal import read_end
 from wfctl.keeper.protocol import Ended, Holding, Keeper, LaunchRequest, Refused, Report
-from wfctl.keeper.records import DamagedRecord, read_record, record_path
+from wfctl.keeper.records import DamagedRecord
 from wfctl.operations import preflight, telling
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
@@ -373,11 +374,9 @@ def _name_of(number: int) -> str:
 def _recorded(paths: NoticePaths, row: NoticeRow) -> Ended | Refused | None:
     """Return what the exit record of exactly this try says."""
     try:
-        record = read_record(record_path(paths.root))
+        return read_end(paths.store, paths.root, _name_of(row.number), row.tries)
     except (DamagedRecord, OSError):
         return None
-    is_this = record is not None and record.run == _name_of(row.number) and record.k == row.tries
-    return record.outcome if record is not None and is_this else None
 
 
 def _failure_by_record(flight: _Flight) -> str | None:
