@@ -39,9 +39,13 @@ def check_preflight(
 def preflight_problems(
     definition: DeploymentDefinition, layout: Layout, bound: Mapping[str, Json], base: Mapping[str, str]
 ) -> list[Problem]:
-    """Return everything that contract 5.9 asks for and that is not there, in the order of the definition's fields."""
+    """Return everything that contract 5.9 asks for and that is not there, in the order of the definition's fields.
+
+    Program and working directory of a run for a cluster are those of its node, which tells when it is launched.
+    """
     problems = []
-    if definition.working_directory is not None:
+    is_here = definition.slurm is None
+    if definition.working_directory is not None and is_here:
         wrong = _directory_problem(definition.working_directory)
         if wrong:
             problems.append(Problem("working_directory", wrong))
@@ -51,7 +55,7 @@ def preflight_problems(
         wrong = artifact_problem(layout, artifact)
         if wrong:
             problems.append(Problem(join_path("files", name), wrong))
-    wrong = _first_program_problem(definition, {**base, **definition.environment, **variables})
+    wrong = _first_program_problem(definition, {**base, **definition.environment, **variables}) if is_here else None
     if wrong:
         problems.append(Problem("command" if definition.is_one_command else "steps[0].command", wrong))
     return problems + check_input(definition.input_schema, bound)
@@ -160,11 +164,14 @@ def environment_of(
     of the run comes last.
     """
     run = layout.run(execution.run_id)
-    own = run.execution(execution.k)
-    environment = {**base, **definition.environment, **from_files}
-    if execution.traceparent is not None:
-        environment["TRACEPARENT"] = execution.traceparent
-    environment |= {
+    return {**base, **definition.environment, **from_files, **own_variables(str(layout.root), str(run.root), execution)}
+
+
+def own_variables(store: str, run: str, execution: Execution) -> dict[str, str]:
+    """Given the paths of the store and of the run, return what wfctl itself says to an execution (contract 6.4)."""
+    own = f"{run}/{execution.k}"
+    variables = {} if execution.traceparent is None else {"TRACEPARENT": execution.traceparent}
+    variables |= {
         "WFCTL_RUN_ID": execution.run_id,
         "WFCTL_SCHEDULE_ID": execution.schedule_id or "",
         "WFCTL_OCCURRENCE": "" if execution.instant is None else format_instant(execution.instant),
@@ -172,16 +179,16 @@ def environment_of(
         "WFCTL_ATTEMPT": str(execution.attempt),
         "WFCTL_STEP": execution.step,
         "WFCTL_EXECUTION": str(execution.k),
-        "WFCTL_STORE": str(layout.root),
-        "WFCTL_INPUT": str(run.input),
-        "WFCTL_FILES": str(run.files),
-        "WFCTL_OUTPUT": str(own.output),
-        "WFCTL_CHECKPOINT": str(own.checkpoint),
-        "WFCTL_INTERRUPT": str(own.interrupt),
+        "WFCTL_STORE": store,
+        "WFCTL_INPUT": f"{run}/input.json",
+        "WFCTL_FILES": f"{run}/files",
+        "WFCTL_OUTPUT": f"{own}/output",
+        "WFCTL_CHECKPOINT": f"{own}/checkpoint",
+        "WFCTL_INTERRUPT": f"{own}/interrupt",
     }
     if execution.is_resumed:
-        environment["WFCTL_RESUME"] = str(own.resume)
-    return environment
+        variables["WFCTL_RESUME"] = f"{own}/resume.json"
+    return variables
 
 
 def traceparent_of(store_id: str, run_id: str, k: int) -> str:

@@ -7,14 +7,16 @@ made anew, or is of a run that was never launched.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from wfctl.core.instants import format_instant, parse_instant
-from wfctl.core.model import Json, run_number
+from wfctl.core.model import RUN_ID, Json
 from wfctl.core.plain import json_bytes
 from wfctl.core.strict_json import parse_json
 from wfctl.errors import IoError
@@ -25,6 +27,7 @@ from wfctl.value import Value
 LARGEST_OUTPUT = 1024 * 1024  #: bytes (contract 6.5)
 LARGEST_INTERRUPT = 128 * 1024  #: bytes: a message, and a schema of up to 64 KiB
 DEEPEST_OUTPUT = 48  #: nesting; a frame of JSON-RPC holds 64
+_AT_ONCE = 10_000  #: names of directories
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -75,13 +78,23 @@ def prepare_run(layout: Layout, identity: RunIdentity, bound_input: Mapping[str,
     try:
         for path in (root, f"{root}/work", f"{root}/files"):
             _make_directory(path)
-        _put(f"{root}/run.json", json_bytes(_identity_to_json(identity)) + b"\n")
-        _put(f"{root}/input.json", json_bytes(dict(bound_input)) + b"\n")
+        _put(f"{root}/run.json", identity_bytes(identity))
+        _put(f"{root}/input.json", input_bytes(bound_input))
     except OSError as error:
         raise _failure("prepare", run.root, error) from error
     if files:
         place_files(layout, run, files)
     return run
+
+
+def identity_bytes(identity: RunIdentity) -> bytes:
+    """Return the content of `run.json`."""
+    return json_bytes(_identity_to_json(identity)) + b"\n"
+
+
+def input_bytes(bound_input: Mapping[str, Json]) -> bytes:
+    """Return the content of `input.json`."""
+    return json_bytes(dict(bound_input)) + b"\n"
 
 
 def prepare_execution(run: RunPaths, k: int, *, resume: Json = None) -> None:
@@ -246,9 +259,16 @@ def read_identity(run: RunPaths) -> RunIdentity | None:
 
 def list_run_directories(layout: Layout) -> list[str]:
     """Return the ids of the run directories that are there, ascending. Raise OSError."""
+    found = {number: name for part in numbered_directories(layout) for number, name in part.items()}
+    return [found[number] for number in sorted(found)]
+
+
+def numbered_directories(layout: Layout) -> Iterator[dict[int, str]]:
+    """Give the ids of the run directories that are there, by number, some at a time: there may be very many. Raise OSError."""
+    is_run = re.compile(RUN_ID, re.ASCII).fullmatch
     with os.scandir(layout.runs) as entries:
-        found = [entry.name for entry in entries if run_number(entry.name) is not None]
-    return sorted(found, key=lambda name: int(name[4:]))
+        while names := [entry.name for entry in islice(entries, _AT_ONCE)]:
+            yield {int(name[4:]): name for name in names if is_run(name) and name != "run-000000"}
 
 
 def remove_run(run: RunPaths) -> None:
