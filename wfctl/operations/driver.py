@@ -22,7 +22,7 @@ class Driver(Recovering):
 
     def descriptors(self) -> dict[int, bool]:
         """Return what becomes readable when `take_in` has something to do, and whether it is to be written to as well."""
-        keepers = {keeper.fileno(): keeper.wants_write for keeper in self._keepers() if not keeper.closed}
+        keepers = {keeper.fileno(): keeper.wants_write for keeper in self._keepers() if _is_heard(keeper)}
         return keepers | {live.pidfd: False for live in self.live.values() if live.pidfd is not None}
 
     def next_timer(self) -> float | None:
@@ -54,8 +54,7 @@ class Driver(Recovering):
             return False
         stops: list[tuple[Live, timedelta]] = []
         with self._recording():
-            for report in self._reports:
-                self._take(report)
+            self._take_all()
             self._run_timers(moment, stops)
         self._reports = []
         for live, grace in stops:
@@ -114,4 +113,10 @@ class Driver(Recovering):
     def close(self) -> None:
         """Let go of keepers and processes; runs go on."""
         self.begin_again()
+        for executor in self.executors.values():
+            executor.close()
         self.keeper.close()
+
+
+def _is_heard(keeper: Keeper) -> bool:
+    return not keeper.closed and keeper.fileno() >= 0

@@ -6,7 +6,7 @@ import errno
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from wfctl.core import lifecycle
@@ -17,6 +17,7 @@ from wfctl.core.steps import Ended as How
 from wfctl.errors import IoError
 from wfctl.keeper.protocol import (
     Ended,
+    NotLaunched,
     Refused,
     RefusedAt,
     Report,
@@ -24,14 +25,15 @@ from wfctl.keeper.protocol import (
 )
 from wfctl.linux import USED_UP
 from wfctl.operations import telling
-from wfctl.operations.driving.state import LARGEST_KEPT_OUTPUT, LOG, OF_THE_MACHINE, DriverState, Launch
+from wfctl.operations.driving.plain_ends import PlainEnds
+from wfctl.operations.driving.state import LARGEST_KEPT_OUTPUT, LOG, OF_THE_MACHINE, Launch
 from wfctl.store import rundir
 from wfctl.store.ledger import executions, runs, schedules
 from wfctl.store.ledger.executions import ExecutionRow
 from wfctl.store.ledger.runs import RunRow
 
 
-class Following(DriverState):
+class Following(PlainEnds):
     """Writes down what was reported, and within the same transaction what follows from it."""
 
     def _take(self, report: Report) -> None:
@@ -48,9 +50,12 @@ class Following(DriverState):
         if not self._reports:
             return
         with self._recording():
-            for report in self._reports:
-                self._take(report)
+            self._take_all()
         self._reports = []
+
+    def _take_all(self) -> None:
+        for report in self._settle_plain(self._reports):
+            self._take(report)
 
     def _apply(self, report: Report) -> None:
         connection = self.context.ledger.connection
@@ -64,15 +69,37 @@ class Following(DriverState):
         if isinstance(report, Refused) and report.what is RefusedAt.RECORD and report.errno == errno.EEXIST:
             self._settle_launched_before(row)
             return
+        if isinstance(report, NotLaunched):
+            self._settle_not_launched(row, self._time(report.at))
+            return
         if isinstance(report, Refused):
-            detail = {"errno": report.errno, "what": str(report.what)}
-            at = self._time(report.at)
-            executions.settle(connection, row, how=How.REFUSED, started_at=None, ended_at=at, detail=detail)
+            self._settle_refused(row, report)
             if report.what in OF_THE_MACHINE and report.errno in USED_UP:
                 self.on_refused(report.errno)
         else:
             self._settle_ended(row, report)
         self._follow(row.run)
+
+    def _settle_refused(self, row: ExecutionRow, report: Refused) -> None:
+        connection, at = self.context.ledger.connection, self._time(report.at)
+        if report.cause is not None:
+            detail: dict[str, Any] = {"cause": dict(report.cause)}
+            executions.settle(connection, row, how=How.ENDED_OUTSIDE, started_at=None, ended_at=at, detail=detail)
+            return
+        detail = {"errno": report.errno, "what": str(report.what)}
+        if report.message is not None:
+            detail["message"] = report.message
+        executions.settle(connection, row, how=How.REFUSED, started_at=None, ended_at=at, detail=detail)
+
+    def _settle_not_launched(self, row: ExecutionRow, at: datetime) -> None:
+        """Within a transaction: it never was launched, which is proved; it is marked anew unless it is too late (6.10)."""
+        connection = self.context.ledger.connection
+        executions.settle(connection, row, how=How.NOT_LAUNCHED, started_at=None, ended_at=at)
+        run = runs.find(connection, row.run)
+        if run is not None and run.stop is None and self._is_too_late(run, row):
+            self._conclude(run, Conclude(RunEvent.FAILED, {"code": "not-started", "k": row.k}), [])
+        else:
+            self._follow(row.run)
 
     def _settle_launched_before(self, row: ExecutionRow) -> None:
         """A keeper found its exit record there already: an earlier one was asked for it, and it is never repeated."""
@@ -90,7 +117,7 @@ class Following(DriverState):
         executions.settle(
             self.context.ledger.connection,
             row,
-            how=How.EXITED if report.exit_status is not None else How.SIGNALLED,
+            how=_how(report),
             started_at=started_at,
             ended_at=ended_at,
             exit_status=report.exit_status,
@@ -98,6 +125,7 @@ class Following(DriverState):
             cpu=timedelta(microseconds=report.cpu_us),
             max_rss_bytes=report.max_rss_bytes,
             left_behind=report.left_behind,
+            detail=None if report.cause is None else {"cause": dict(report.cause)},
         )
         self._note_running(row.run, started_at)
 
@@ -172,7 +200,8 @@ class Following(DriverState):
         connection = self.context.ledger.connection
         known = executions.of_run(connection, run.number)
         k = known[-1].k + 1 if known else 1
-        executions.mark(connection, [(run.number, k, following.step, run.attempt)], self.mark_note())
+        note = self.mark_note(self.executor_of(run))
+        executions.mark(connection, [(run.number, k, following.step, run.attempt)], note)
         self._launches.append(Launch(run.number, k, following.step))
 
     def _ends_of(self, run: RunRow) -> list[ExecutionEnd]:
@@ -236,3 +265,9 @@ class Following(DriverState):
             rundir.write_checkpoint(paths, self.context.disk, checkpoint)
         except (IoError, OSError) as error:
             LOG.warning("cannot write the checkpoint of %s: %s", run.id, error, extra={"action": "checkpoint_failed"})
+
+
+def _how(report: Ended) -> How:
+    if report.cause is not None:
+        return How.UNKNOWN if report.cause.get("code") == "outcome-unknown" else How.ENDED_OUTSIDE
+    return How.EXITED if report.exit_status is not None else How.SIGNALLED

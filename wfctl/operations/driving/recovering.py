@@ -145,6 +145,9 @@ class Recovering(Stopping):
         """
         place, sent_to = row.mark.get("keeper", "store"), int(row.mark.get("protocol", 1))
         layout, name = self.context.layout, run_name(row.run)
+        executor = self.executors.get(str(place))
+        if executor is not None:
+            return executor, self._forbid(executor, name, row.k)
         directory = layout.root if place == "store" else layout.run(name).root
         asked: tuple[Keeper | None, Standing | None] = None, None
         for protocol in [sent_to, *(each for each in protocols_at(directory) if each != sent_to)]:

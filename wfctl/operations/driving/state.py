@@ -12,7 +12,8 @@ from typing import Any
 
 from wfctl.core import lifecycle
 from wfctl.core.lifecycle import RunEvent
-from wfctl.core.model import Json, Status, run_name
+from wfctl.core.model import LOCAL, SLURM, Json, Status, run_name
+from wfctl.keeper.journal import read_end
 from wfctl.keeper.protocol import (
     PROTOCOL,
     Ended,
@@ -21,21 +22,25 @@ from wfctl.keeper.protocol import (
     RefusedAt,
     Report,
 )
-from wfctl.keeper.records import DamagedRecord, read_record, record_path
+from wfctl.keeper.records import DamagedRecord
 from wfctl.linux import boot_id, boottime_ns
 from wfctl.operations import preflight
 from wfctl.operations.consistency import Doubts
 from wfctl.operations.context import Context
+from wfctl.operations.launching import Ahead
 from wfctl.operations.outputs import OutputBounds
+from wfctl.operations.spares import Spares
+from wfctl.slurm.absent import NoCluster
 from wfctl.store.ledger import occurrences as history
 from wfctl.store.ledger import runs
 from wfctl.store.ledger.executions import ExecutionRow
-from wfctl.store.ledger.runs import RunRow
+from wfctl.store.ledger.plain_ends import Unended
+from wfctl.store.ledger.runs import NewRun, RunRow
 
 LOG = logging.getLogger("wfctl.driver")
 OVERDUE_SHARE = 0.8  #: of `max_run`; from there on a run is overdue (6.8)
 LARGEST_KEPT_OUTPUT = 16 * 1024  #: bytes of JSON in the ledger; a larger output is read from its file
-AT_ONCE = 8  #: launches sent in one piece
+AT_ONCE = 16  #: launches sent in one piece
 OF_THE_MACHINE = (RefusedAt.RECORD, RefusedAt.OUTPUT, RefusedAt.FORK)  #: refusals that are not for the job's own sake
 LOOK_AGAIN_S = 1.0  #: how often a process is looked at that no keeper holds and no pidfd tells of
 
@@ -70,18 +75,28 @@ class Launch:
     number: int
     k: int
     step: int
+    admitted: NewRun | None = None  #: where it was admitted a moment ago, and nothing has happened to it since
 
 
 class DriverState:
     """What every part of a driver stands on: the store, its keepers, and the runs it has in mind."""
 
-    def __init__(self, context: Context, keeper: Keeper, *, keeper_place: str = "store", only: int | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        keeper: Keeper,
+        *,
+        keeper_place: str = "store",
+        only: int | None = None,
+        executors: Mapping[str, Keeper] | None = None,
+    ) -> None:
         self.context = context
         self.keeper = keeper
+        self.executors = executors or {SLURM: NoCluster()}  #: who runs what is not for this machine, by name (3.0)
         self.keeper_place = keeper_place  #: written with each mark: where the keeper's socket is, `store` or `run`
         self.only = only  #: the one run this driver is for; None: every run whose `driver` lock is free
         self.live: dict[int, Live] = {}
-        self.on_transition: Callable[[RunRow, Status], None] = lambda run, status: None
+        self.on_transition: Callable[[RunRow | Unended, Status], None] = lambda run, status: None
         self.on_progress: Callable[[], None] = lambda: None  #: called for each execution that a recovery looks at
         self.on_refused: Callable[[int], None] = lambda number: None  #: called where the machine has not what a launch needs
         self.on_other: Callable[[Report], None] = lambda report: None  #: called with a report of what is no run
@@ -93,13 +108,20 @@ class DriverState:
         self._others: dict[tuple[str, int], Keeper] = {}
         self._reports: list[Report] = []  #: taken from a keeper and not yet written down
         self._launches: list[Launch] = []  #: marked and not yet asked for
+        self._ahead: dict[int, tuple[NewRun, Ahead]] = {}  #: made ready for runs that may be admitted in a moment
+        self.spares: Spares | None = None  #: directories made ahead
         self._may_mark = True
         self.doubts = Doubts(context, self._forget)  #: runs that are left alone, because their records contradict each other
         self._base = preflight.base_environment(_environ())
         self._store_id = context.ledger.store_id
 
-    def mark_note(self) -> Mapping[str, Json]:
-        """Return what is written with a mark: when it was made, by the clock that a keeper tells its age by (6.10)."""
+    def mark_note(self, executor: str = LOCAL) -> Mapping[str, Json]:
+        """Return what is written with a mark: when it was made, by the clock that a keeper tells its age by (6.10).
+
+        An executor other than the keeper is older than any mark, whoever speaks for it.
+        """
+        if executor != LOCAL:
+            return {"boot": self.executors[executor].hello.boot_id, "since_ns": 1, "keeper": executor, "protocol": PROTOCOL}
         return {"boot": boot_id(), "since_ns": boottime_ns(), "keeper": self.keeper_place, "protocol": PROTOCOL}
 
     @property
@@ -121,7 +143,7 @@ class DriverState:
 
     def _live_of(self, run: RunRow, k: int | None, step: int) -> Live:
         live = self.live.get(run.number) or Live(run.number)
-        live.k, live.step, live.keeper, live.retry_at, live.step_deadline = k, step, self.keeper, None, None
+        live.k, live.step, live.keeper, live.retry_at, live.step_deadline = k, step, self.keeper_of(run), None, None
         self._set_limits(live, run)
         return live
 
@@ -144,11 +166,20 @@ class DriverState:
     def _steps_of(self, run: RunRow) -> Sequence[Any]:
         return self.context.deployment(run.deployment, run.deployment_revision)[0].steps
 
+    def executor_of(self, run: RunRow) -> str:
+        """Return the name of who runs it: what its deployment says, in the revision that it was admitted with."""
+        return self.context.deployment(run.deployment, run.deployment_revision)[0].executor
+
+    def keeper_of(self, run: RunRow) -> Keeper:
+        """Return who launches its executions."""
+        name = self.executor_of(run)
+        return self.keeper if name == LOCAL else self.executors[name]
+
     def _grace_of(self, run: RunRow) -> timedelta:
         return self.context.deployment(run.deployment, run.deployment_revision)[0].kill_grace
 
     def _keepers(self) -> list[Keeper]:
-        return [self.keeper, *self._others.values()]
+        return [self.keeper, *self.executors.values(), *self._others.values()]
 
     def _forget(self, number: int) -> None:
         live = self.live.pop(number, None)
@@ -175,14 +206,12 @@ class DriverState:
 
     def _record_of(self, row: ExecutionRow) -> Ended | Refused | None:
         """Return what the exit record of exactly this execution says; one of another execution is stale (7.3)."""
-        path = record_path(self.context.layout.run(run_name(row.run)).execution(row.k).root)
+        directory = self.context.layout.run(run_name(row.run)).execution(row.k).root
         try:
-            record = read_record(path)
+            return read_end(self.context.layout.root, directory, run_name(row.run), row.k)
         except (DamagedRecord, OSError) as error:
-            LOG.warning("the exit record %s cannot be used: %s", path, error, extra={"action": "record_damaged"})
+            LOG.warning("the exit record in %s cannot be used: %s", directory, error, extra={"action": "record_damaged"})
             return None
-        is_this = record is not None and record.run == run_name(row.run) and record.k == row.k
-        return record.outcome if record is not None and is_this else None
 
     def _process_of(self, row: ExecutionRow) -> tuple[int, int, str] | None:
         mark = row.mark

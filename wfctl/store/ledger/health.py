@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,18 @@ def find(connection: sqlite3.Connection, schedule: int) -> Health:
         return health_from_plain(json.loads(found[0]))
     except (ValueError, TypeError, RecursionError):
         return WELL
+
+
+def among(connection: sqlite3.Connection, schedules: Sequence[int]) -> set[int]:
+    """Return those of these schedules of which something is noted; of the others nothing is known to be wrong."""
+    wanted = set(schedules)
+    if len(wanted) > _MANY:
+        return {number for (number,) in connection.execute("SELECT schedule FROM health")} & wanted
+    found = connection.execute(f"SELECT schedule FROM health WHERE schedule IN ({', '.join('?' * len(wanted))})", tuple(wanted))
+    return {number for (number,) in found}
+
+
+_MANY = 500
 
 
 def save(connection: sqlite3.Connection, schedule: int, health: Health) -> None:
