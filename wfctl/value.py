@@ -7,7 +7,7 @@ less to make. `dataclasses.fields`, `replace` and `is_dataclass` take it as one 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, dataclass_transform
+from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 
 def _refuse(message: str) -> NoReturn:
@@ -71,14 +71,21 @@ class Value:
     @classmethod
     def _completed(cls, ordered: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
         """Return what was given with the defaults. Raise TypeError where it is too much or too little."""
-        wrong = ["takes fewer values in order"] if len(ordered) > len(cls.__match_args__) else []
-        given = dict(zip(cls.__match_args__, ordered, strict=False))
+        taken = cls.__match_args__[: len(ordered)]
+        made = {**cls._defaults, **dict(zip(taken, ordered, strict=False)), **values}
+        if made.keys() == cls._keys and len(taken) == len(ordered) and not any(name in values for name in taken):
+            return made
+        wrong = ["takes fewer values in order"] if len(ordered) > len(taken) else []
         wrong += [f"has no {name}" for name in values if name not in cls._keys]
-        wrong += [f"was given {name} twice" for name in values if name in given]
-        made = {**cls._defaults, **given, **values}
+        wrong += [f"was given {name} twice" for name in values if name in taken]
         wrong += [f"lacks {name}" for name in cls._names if name not in made]
-        if wrong:
-            raise TypeError(f"{cls.__name__} {', '.join(wrong)}")
+        raise TypeError(f"{cls.__name__} {', '.join(wrong)}")
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """Return a value of all its fields, unchecked, for who makes a thousand; the dict is the value's own from then on."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "__dict__", values)
         return made
 
     @classmethod

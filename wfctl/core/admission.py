@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from wfctl.core.instants import format_instant
 from wfctl.core.model import (
+    LOCAL,
     Candidate,
     DueInstants,
     Misfire,
@@ -23,6 +24,7 @@ from wfctl.core.model import (
     Status,
     run_name,
 )
+from wfctl.value import Value
 
 LIST_LIMIT = 100  #: the newest due instants that get a row each (5.2)
 REANCHOR_AFTER = timedelta(hours=3)  #: a step back beyond this re-anchors the schedule (5.14)
@@ -39,17 +41,20 @@ class Verdict:
 PASSED = Verdict()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleFacts:
+_NOTHING_DUE = DueInstants()
+
+
+class ScheduleFacts(Value):
     """All that a decision about one active, unblocked schedule depends on. Instants are aware UTC."""
 
     schedule_id: str
     definition: ScheduleDefinition
     floor: datetime  #: the later of the watermark and `effective_from`
     candidate: Candidate | None = None
-    due: DueInstants = field(default_factory=DueInstants)  #: the trigger's instants in (floor, now], the newest 100 listed
+    due: DueInstants = _NOTHING_DUE  #: the trigger's instants in (floor, now], the newest 100 listed
     active: tuple[str, ...] = ()  #: ids of its unfinished scheduled runs
     last_admission: datetime | None = None
+    executor: str = LOCAL  #: whose slots its runs take
     passed: frozenset[datetime] = frozenset()  #: due instants admitted before the clock stepped back (5.14)
     verdict: Verdict | None = None  #: None: preflight was not asked yet
     absence: Reason | None = (
@@ -57,8 +62,14 @@ class ScheduleFacts:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Slots(Value, kw_only=False):
+    """The execution slots of one executor (5.4)."""
+
+    free: int
+    limit: int
+
+
+class Decision(Value):
     """What one step settled for a schedule. Writing it is the store's job; starting `admit` is the keeper's."""
 
     watermark: datetime  #: consumed up to and including this UTC instant
@@ -91,11 +102,18 @@ def decide_admission(
 
 
 def decide_round(
-    all_facts: Iterable[ScheduleFacts], *, now: datetime, free_slots: int, slot_limit: int | None = None, next_run: int = 1
+    all_facts: Iterable[ScheduleFacts],
+    *,
+    now: datetime,
+    free_slots: int,
+    slot_limit: int | None = None,
+    next_run: int = 1,
+    others: Mapping[str, Slots] | None = None,
 ) -> Round:
     """Given the facts of every schedule that may have something to settle, decide them all at `now`.
 
-    Units: `free_slots` of `slot_limit` execution slots are free; `next_run` is the number that the first admitted run gets.
+    Units: `free_slots` of `slot_limit` execution slots of this machine are free, `others` has those of other executors by name;
+    `next_run` is the number that the first admitted run gets.
     Shape: candidates are considered first, longest held first, then new instants by instant; ties go to the schedule whose last
     admission is longest ago, then by id (5.8). Each consideration sees the room that those before it left (5.5).
     A schedule without a verdict that needs one is decided as if preflight passed, and named in `needs_preflight`.
@@ -104,35 +122,56 @@ def decide_round(
     """
     if now.tzinfo is None:
         raise ValueError("`now` must be an aware datetime")
-    capacity = _Capacity(free=free_slots, limit=free_slots if slot_limit is None else slot_limit, next_run=next_run)
+    capacity = _Capacity(
+        rooms={name: _Room(slots.free, slots.limit) for name, slots in (others or {}).items()},
+        local=_Room(free_slots, free_slots if slot_limit is None else slot_limit),
+        next_run=next_run,
+    )
     steps = {facts.schedule_id: _Step(facts, now) for facts in all_facts}
-    queue = [step.turn() for step in steps.values() if step.waiting]
-    heapq.heapify(queue)
-    while queue:
-        schedule_id = heapq.heappop(queue)[-1]
-        step = steps[schedule_id]
-        step.consider_next(capacity)
-        if step.waiting:
-            heapq.heappush(queue, step.turn())
+    again: list[_Turn] = []  # those that have another instant to consider
+    for turn in sorted(step.turn() for step in steps.values() if step.waiting):
+        while again and again[0] < turn:
+            _consider(steps[heapq.heappop(again)[-1]], capacity, again)
+        _consider(steps[turn[-1]], capacity, again)
+    while again:
+        _consider(steps[heapq.heappop(again)[-1]], capacity, again)
     return Round(
         decisions={schedule_id: step.decision() for schedule_id, step in steps.items()},
         admitted=tuple(capacity.admitted),
         needs_preflight=tuple(schedule_id for schedule_id, step in steps.items() if step.needs_preflight),
-        free_slots=capacity.free,
+        free_slots=capacity.local.free,
     )
+
+
+_Turn = tuple[int, datetime, datetime, str]  #: what the order of considerations goes by (5.8); the id makes it one of a kind
+
+
+def _consider(step: _Step, capacity: _Capacity, again: list[_Turn]) -> None:
+    step.consider_next(capacity)
+    if step.waiting:
+        heapq.heappush(again, step.turn())
+
+
+@dataclass(slots=True)
+class _Room:
+    free: int
+    limit: int
 
 
 @dataclass(slots=True)
 class _Capacity:
     """The execution slots that one round hands out (5.4)."""
 
-    free: int
-    limit: int
+    rooms: dict[str, _Room]  #: of executors other than this machine
+    local: _Room
     next_run: int
     admitted: list[tuple[str, datetime]] = field(default_factory=list)
 
-    def take(self, schedule_id: str, instant: datetime) -> int:
-        self.free -= 1
+    def room(self, executor: str) -> _Room:
+        return self.local if executor == LOCAL else self.rooms.get(executor, self.local)
+
+    def take(self, room: _Room, schedule_id: str, instant: datetime) -> int:
+        room.free -= 1
         number = self.next_run + len(self.admitted)
         self.admitted.append((schedule_id, instant))
         return number
@@ -141,11 +180,24 @@ class _Capacity:
 class _Step:
     """One schedule's way through a round: what is settled without asking for room first, then one consideration at a time."""
 
+    __slots__ = (
+        "active",
+        "admit",
+        "candidate",
+        "facts",
+        "last_admission",
+        "needs_preflight",
+        "now",
+        "settled",
+        "waiting",
+        "watermark",
+    )
+
     def __init__(self, facts: ScheduleFacts, now: datetime) -> None:
         self.facts = facts
         self.now = now
         self.candidate = facts.candidate
-        self.active = list(facts.active)
+        self.active = facts.active
         self.last_admission = facts.last_admission
         self.watermark = facts.floor
         self.settled: list[Settlement] = []
@@ -158,29 +210,30 @@ class _Step:
     # -- what is settled whatever the room -------------------------------------------------------------------------------
 
     def _settle_what_needs_no_room(self) -> None:
-        self._expire_candidate()
-        instants = [instant for instant in self.facts.due.instants if instant not in self.facts.passed]
-        due = self.facts.due
+        if self.candidate:
+            self._expire(self.candidate)
+        due, passed = self.facts.due, self.facts.passed
+        instants = tuple(instant for instant in due.instants if instant not in passed) if passed else due.instants
         if due.instants:
             self.watermark = due.instants[-1]
         elif due.older:
             self.watermark = due.older.last
-        newest = self.facts.definition.misfire is Misfire.LATEST
-        chosen = self._coalesce(instants) if newest else self._skip_missed(instants)
-        self.waiting = sorted(chosen, reverse=True)
+        chosen = self._skip_missed(instants) if self._is_misfire_skip else self._coalesce(instants)
+        self.waiting = sorted(chosen, reverse=True) if len(chosen) > 1 else chosen
 
-    def _expire_candidate(self) -> None:
-        held = self.candidate
-        if held and held.can_expire and self._lateness(held.instant) > self.facts.definition.lateness:  # 5.5 (a)
+    def _expire(self, held: Candidate) -> None:
+        if held.can_expire and self._lateness(held.instant) > self.facts.definition.lateness:  # 5.5 (a)
             reason = held.reason if held.reason.get("code") == "capacity" else {"code": "capacity"}
             self._settle(held.instant, Status.SKIPPED_MISFIRE, reason)
             self.candidate = None
 
     def _skip_missed(self, instants: Sequence[datetime]) -> list[datetime]:
         """Misfire skip, 5.5 (b): settle what is missed; what is left is the candidate and each on-time instant."""
-        allowed = self.facts.definition.lateness
+        allowed, older = self.facts.definition.lateness, self.facts.due.older
+        if older is None and (not instants or self._lateness(instants[0]) <= allowed):
+            return self._with_candidate(instants)  # nothing was
         missed = [instant for instant in instants if self._lateness(instant) > allowed]
-        newest_missed = missed[-1] if missed else self.facts.due.older.last if self.facts.due.older else None
+        newest_missed = missed[-1] if missed else older.last if older else None
         if self.candidate and newest_missed and self.candidate.instant < newest_missed:
             outlived = {"code": "outlived", "by": format_instant(newest_missed)}
             self._settle(self.candidate.instant, Status.SKIPPED_MISFIRE, outlived)
@@ -219,7 +272,7 @@ class _Step:
 
     # -- one consideration -----------------------------------------------------------------------------------------------
 
-    def turn(self) -> tuple[int, datetime, datetime, str]:
+    def turn(self) -> _Turn:
         """Return the place of the next consideration in the order of 5.8."""
         last = self.last_admission or _LONG_AGO
         if self.candidate and self.candidate.instant == self.waiting[-1]:
@@ -229,16 +282,19 @@ class _Step:
     def consider_next(self, capacity: _Capacity) -> None:
         """Consider one instant: room by overlap, then by capacity, then preflight, then admitted (the table of 5.5)."""
         instant = self.waiting.pop()
+        room = capacity.room(self.facts.executor)
         if len(self.active) >= self.facts.definition.limit:
             self._without_overlap_room(instant)
-        elif capacity.free <= 0:
-            self._hold(instant, can_expire=self._is_misfire_skip, reason={"code": "capacity", "limit": capacity.limit})
+        elif room.free <= 0:
+            whose = {} if room is capacity.local else {"executor": self.facts.executor}
+            reason = {"code": "capacity", "limit": room.limit, **whose}
+            self._hold(instant, can_expire=self._is_misfire_skip, reason=reason)
         elif self.facts.verdict and self.facts.verdict.reason:
             self._drop_held(instant)
             self._settle(instant, Status.PREFLIGHT_REJECTED, self.facts.verdict.reason)
         else:
             self.needs_preflight |= self.facts.verdict is None
-            self._admit(instant, capacity)
+            self._admit(instant, capacity, room)
 
     @property
     def _is_misfire_skip(self) -> bool:
@@ -269,12 +325,12 @@ class _Step:
             reason=reason,
         )
 
-    def _admit(self, instant: datetime, capacity: _Capacity) -> None:
-        number = capacity.take(self.facts.schedule_id, instant)
+    def _admit(self, instant: datetime, capacity: _Capacity, room: _Room) -> None:
+        number = capacity.take(room, self.facts.schedule_id, instant)
         self._drop_held(instant)
         self._settle(instant, Status.ADMITTED, None, run=number)
         self.admit.append(instant)
-        self.active.append(run_name(number))
+        self.active = (*self.active, run_name(number))
         self.last_admission = self.now
 
     def _drop_held(self, instant: datetime) -> None:
@@ -286,7 +342,8 @@ class _Step:
         return self.now - instant
 
     def _settle(self, instant: datetime, status: Status, reason: Reason | None, *, run: int | None = None) -> None:
-        row = Settlement(instant=instant, status=status, reason=reason, lateness=self._lateness(instant), run=run)
+        late = self.now - instant
+        row = Settlement(instant=instant, status=status, reason=reason, span=None, lateness=late, run=run)
         self.settled.append(row)
 
     def decision(self) -> Decision:
@@ -294,6 +351,6 @@ class _Step:
             watermark=self.watermark,
             candidate=self.candidate,
             admit=tuple(self.admit),
-            settled=tuple(sorted(self.settled, key=lambda row: row.instant)),
+            settled=tuple(sorted(self.settled, key=lambda row: row.instant) if len(self.settled) > 1 else self.settled),
             needs_preflight=self.needs_preflight,
         )

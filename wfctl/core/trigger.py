@@ -35,6 +35,7 @@ YEARS_SEARCHED = 8  #: inclusive: 29 February 2096 to 2104 (contract 4.2)
 NEWEST = 100  #: due instants that get a row each (contract 5.2)
 _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
+_KEPT = 4  #: answers that a calendar remembers
 _FEW = 8  #: forward steps tried before a start is looked for backwards
 _KEYS = {"cron": ("expression", "timezone"), "interval": ("every",), "oneshot": ("at",)}
 _ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9][A-Za-z0-9_+-]*)*", re.ASCII)
@@ -109,7 +110,7 @@ def _read_cron(values: Mapping[str, Any], path: str, problems: list[Problem]) ->
         problems.append(Problem(f"{path}.expression", f"{said}; write five fields, such as '30 2 * * 1-5'"))
     else:
         try:
-            expression = parse_expression(text)
+            expression = _expression(text)
         except ExpressionRefused as refused:
             places = zip(refused.messages, refused.marks, strict=True)
             problems.extend(Problem(f"{path}.expression", said, near=refused.near, mark=mark) for said, mark in places)
@@ -175,7 +176,21 @@ def valid_zones() -> frozenset[str]:
 
 def is_zone(name: object) -> bool:
     """Given anything, return whether it is the exact name of a zone of contract 4.3."""
-    if not isinstance(name, str) or len(name) > 100 or not _ZONE_NAME.fullmatch(name):
+    if not isinstance(name, str):
+        return False
+    if name in _found_zones:
+        return True
+    if not _is_zone(name):
+        return False
+    _found_zones.add(name)  # looking costs more than the rest of a definition; what is not there may come any time
+    return True
+
+
+_found_zones: set[str] = set()
+
+
+def _is_zone(name: str) -> bool:
+    if len(name) > 100 or not _ZONE_NAME.fullmatch(name):
         return False
     if name in _NOT_ZONES or name.split("/")[0] in ("posix", "right"):
         return False
@@ -249,6 +264,12 @@ def _changes_of_year(zone: tzinfo, year: int) -> tuple[tuple[datetime, timedelta
     day = datetime(year, 1, 1, tzinfo=UTC)
     days = [day + timedelta(days=number) for number in range((datetime(year + 1, 1, 1, tzinfo=UTC) - day).days + 1)]
     return tuple(_change_between(zone, *pair) for pair in pairwise(days) if _offset(zone, pair[0]) != _offset(zone, pair[1]))
+
+
+@lru_cache(maxsize=4096)
+def _setbacks_of_year(zone: tzinfo, year: int) -> tuple[tuple[datetime, timedelta, timedelta], ...]:
+    """Return the changes by which hours are repeated: few zones have more than one a year, many none."""
+    return tuple(each for each in _changes_of_year(zone, year) if each[2] < each[1])
 
 
 def _change_between(zone: tzinfo, low: datetime, high: datetime) -> tuple[datetime, timedelta, timedelta]:
@@ -330,7 +351,7 @@ def _expected_reading(expression: Expression) -> list[list[Any]]:
     ]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def _asker(text: str, zone: tzinfo) -> _Asker:
     return _Asker(_expression(text), zone)
 
@@ -353,11 +374,12 @@ def named_at_offset(trigger: CronTrigger | str, offset: timedelta, first: dateti
 def _next_of_cron(expression: str, zone: tzinfo, instant: datetime) -> datetime:
     """The first instant later than the given one, whatever was asked before."""
     found = _asker(expression, zone).next(instant)
-    for change, before, after in changes_of(zone, instant, found):
-        if after < before:
-            again = next(named_at_offset(expression, after, change, change + (before - after)), None)
-            if again is not None:
-                return min(found, again)
+    for year in range(instant.year, found.year + 1):
+        for change, before, after in _setbacks_of_year(zone, year):
+            if instant < change < found:
+                again = next(named_at_offset(expression, after, change, change + (before - after)), None)
+                if again is not None:
+                    return min(found, again)
     return found
 
 
@@ -370,7 +392,9 @@ def _earlier_of_cron(expression: str, zone: tzinfo, instant: datetime) -> dateti
 def clear_caches() -> None:
     """Forget what was learnt of zones, so that a tz database that changed is read again."""
     zoneinfo.ZoneInfo.clear_cache()
-    for cached in (zone_of, source_of, _changes_of_year, _asker, _next_of_cron, _earlier_of_cron, stamps):
+    _found_zones.clear()
+    for cached in (zone_of, source_of, _changes_of_year, _setbacks_of_year, _asker, _next_of_cron, _earlier_of_cron,
+                   _cron_calendar, stamps):  # fmt: skip
         cached.cache_clear()
 
 
@@ -392,15 +416,19 @@ class Calendar(Protocol):
 
 def calendar_of(trigger: Trigger, anchor: datetime | None = None) -> Calendar:
     """Given a trigger and, for an interval, its anchor, return its calendar. Raise CalendarError where it has none any more."""
-    match trigger:
-        case CronTrigger():
-            return CronCalendar(trigger)
-        case IntervalTrigger(every):
-            if anchor is None:
-                raise ValueError("an interval needs its anchor")
-            return IntervalCalendar(every, aware_utc(anchor).replace(microsecond=0))
-        case OneshotTrigger(at):
-            return OneshotCalendar(at)
+    if isinstance(trigger, CronTrigger):
+        return _cron_calendar(trigger.expression, trigger.timezone)
+    if isinstance(trigger, OneshotTrigger):
+        return OneshotCalendar(trigger.at)
+    if anchor is None:
+        raise ValueError("an interval needs its anchor")
+    return IntervalCalendar(trigger.every, aware_utc(anchor).replace(microsecond=0))
+
+
+@lru_cache(maxsize=16384)
+def _cron_calendar(expression: str, zone: str) -> CronCalendar:
+    """All schedules of the same expression and zone share one calendar, and what it learnt last."""
+    return CronCalendar(CronTrigger(expression, zone))
 
 
 class CronCalendar:
@@ -409,15 +437,22 @@ class CronCalendar:
     Given `zone`, the trigger is read by that one instead of the zone of this machine that it names.
     """
 
-    __slots__ = ("trigger", "zone")
+    __slots__ = ("_answers", "trigger", "zone")
 
     def __init__(self, trigger: CronTrigger, zone: tzinfo | None = None) -> None:
         expression_of(trigger)
         self.trigger = trigger
         self.zone: tzinfo = zone or zone_of(trigger.timezone)
+        self._answers: tuple[tuple[datetime, datetime], ...] = ()  #: the last ones, each with what was asked
 
     def next_after(self, instant: datetime) -> datetime:
-        return _next_of_cron(self.trigger.expression, self.zone, aware_utc(instant))
+        for asked, answer in self._answers:  # from one round to the next the same steps are asked for
+            if asked == instant:
+                return answer
+        instant = aware_utc(instant)
+        found = _next_of_cron(self.trigger.expression, self.zone, instant)
+        self._answers = (*self._answers[1 - _KEPT :], (instant, found))  # replaced as a whole: threads share it
+        return found
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
         after, until = aware_utc(after), aware_utc(until)

@@ -6,20 +6,35 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from wfctl.core.changes import Closing
 from wfctl.core.model import Candidate, DueInstants, Json, ScheduleDefinition, Settlement, Span
-from wfctl.core.trigger import Calendar, CalendarError, calendar_of, clear_caches, is_instant, stamps
-from wfctl.operations.context import Context
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of, is_instant
 from wfctl.store.ledger import definitions, occurrences, retention, schedules, sessions
-from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.schedules import ScheduleRow
 
 _JUST_AFTER = timedelta(microseconds=1)
 
 
+class Standing(Protocol):
+    """Where a schedule stands, as `ScheduleRow` and `DueRow` have it."""
+
+    @property
+    def number(self) -> int:
+        """The number of its definition."""
+
+    @property
+    def floor(self) -> datetime:
+        """Everything up to here is consumed or never was this schedule's."""
+
+    @property
+    def passing_until(self) -> datetime | None:
+        """Up to here instants may come due again that have a run."""
+
+
 def due_of(
-    connection: sqlite3.Connection, row: ScheduleRow, calendar: Calendar, now: datetime
+    connection: sqlite3.Connection, row: Standing, calendar: Calendar, now: datetime
 ) -> tuple[DueInstants, frozenset[datetime]]:
     """Return what is due in (floor, now], and which of it was admitted before the clock stepped back (5.14).
 
@@ -37,14 +52,14 @@ def due_of(
     return replace(due, older=_unpassed(connection, row, calendar, due.older)), passed
 
 
-def _passed_among(connection: sqlite3.Connection, row: ScheduleRow, due: DueInstants) -> frozenset[datetime]:
+def _passed_among(connection: sqlite3.Connection, row: Standing, due: DueInstants) -> frozenset[datetime]:
     """Of instants whose history is no more kept nobody knows whether a run was admitted: they pass quietly, all of them."""
     known = occurrences.admitted_among(connection, row.number, due.instants)
     horizon = retention.horizon_of(connection, row.number)
     return known if horizon is None else known | frozenset(each for each in due.instants if each < horizon)
 
 
-def _unpassed(connection: sqlite3.Connection, row: ScheduleRow, calendar: Calendar, span: Span | None) -> Span | None:
+def _unpassed(connection: sqlite3.Connection, row: Standing, calendar: Calendar, span: Span | None) -> Span | None:
     """A span row stands at its last instant, which must have no row yet, and does not count what was admitted within it."""
     if span is None or row.passing_until is None or span.first > row.passing_until:
         return span
@@ -122,22 +137,3 @@ def calendar_diagnostic(schedule_id: str, error: Exception) -> dict[str, Json]:
         "code": "calendar",
         "message": f"the calendar of {schedule_id} cannot be worked out: {error}; change its trigger with `wfctl schedule set`",
     }
-
-
-def renew_calendars(context: Context) -> bool:
-    """Where croniter or the tz database is another than the ledger's next instants were worked out by, work them out anew."""
-    clear_caches()
-    today = " ".join(stamps())
-    with context.ledger.transaction() as connection:
-        if definitions.calendar_stamps(connection) == today:
-            return False
-        for row in list(schedules.list_all(connection)):
-            if row.deleted_at is None and row.diagnostic is None:
-                try:
-                    definition, _ = context.schedule(row.number, row.revision)
-                    refresh_wake(connection, row.number, definition, attention=row.wake_at)
-                except UnreadableRow as error:
-                    definitions.set_diagnostic(connection, row.number, definitions.contradiction_of(error))
-                    schedules.set_wake(connection, row.number, next_instant=None, wake_at=None)
-        definitions.set_calendar_stamps(connection, today)
-    return True

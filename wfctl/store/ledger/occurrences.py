@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
-import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
+from wfctl.core.json_text import dumps
 from wfctl.core.model import Json, Settlement, Span, Status
-from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known, try_micros
-from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
+from wfctl.store.ledger.numbers import RARE, STATUS_NUMBER, STATUS_OF
+from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known, merged_by, try_micros
 from wfctl.value import Value
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -78,29 +77,42 @@ def append(
     """Record rows of one schedule, oldest first, at the places given, which ascend."""
     if not rows:
         return
+    recorded = to_micros(recorded_at)
+    append_all(
+        connection,
+        [
+            (schedule, place, to_micros(row.instant), STATUS_NUMBER[row.status], revision, recorded,
+             None if row.lateness is None else row.lateness // _MICROSECOND, row.run, *rest_of(row))
+            for place, row in zip(places, rows, strict=True)
+        ],
+    )  # fmt: skip
+    note_order(connection, schedule, to_micros(rows[0].instant), places[0])
+
+
+#: Of one row: schedule, place, instant, number of its status, revision, when recorded, lateness, run, and what `rest_of` gives.
+RowValues = tuple[int, int, int, int, int, int, int | None, int | None, str | None, int | None, int | None]
+
+
+def append_all(connection: sqlite3.Connection, rows: Iterable[RowValues]) -> None:
+    """Record rows of many schedules; of each in the order of their places. Times are microseconds."""
     connection.executemany(
         "INSERT INTO occurrences (schedule, place, instant, status, revision, recorded_at, lateness, run, reason, span_first,"
         " span_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                schedule,
-                place,
-                to_micros(row.instant),
-                STATUS_NUMBER[row.status],
-                revision,
-                to_micros(recorded_at),
-                None if row.lateness is None else row.lateness // _MICROSECOND,
-                row.run,
-                None if row.reason is None else json.dumps(row.reason, ensure_ascii=False, separators=(",", ":")),
-                None if row.span is None else to_micros(row.span.first),
-                None if row.span is None else row.span.count,
-            )
-            for place, row in zip(places, rows, strict=True)
-        ],
+        rows,
     )
-    oldest = to_micros(rows[0].instant)
+
+
+def rest_of(row: Settlement) -> tuple[str | None, int | None, int | None]:
+    """Return what the last columns hold: reason, and of a span its first instant and how many."""
+    span = row.span
+    reason = None if row.reason is None else dumps(row.reason)
+    return (reason, None, None) if span is None else (reason, to_micros(span.first), span.count)
+
+
+def note_order(connection: sqlite3.Connection, schedule: int, oldest: int, place: int) -> None:
+    """Note where a row, of an instant in microseconds, was recorded behind one of a later instant."""
     ahead = connection.execute(
-        "SELECT 1 FROM occurrences WHERE schedule = ? AND instant > ? AND place < ? LIMIT 1", (schedule, oldest, places[0])
+        "SELECT 1 FROM occurrences WHERE schedule = ? AND instant > ? AND place < ? LIMIT 1", (schedule, oldest, place)
     )
     if ahead.fetchone():
         connection.execute("UPDATE schedules SET is_disordered = 1 WHERE number = ?", (schedule,))
@@ -240,7 +252,8 @@ def page(
     parts: list[_Range] = []
     for schedule in [None] if schedules is None else schedules:
         parts += _ranges(connection, schedule, numbers, since, until, after)
-    merged = heapq.merge(*(_rows(connection, part, limit, newest) for part in parts), key=lambda row: row.place, reverse=newest)
+    ranges = [_rows(connection, part, limit, newest) for part in parts]
+    merged = merged_by(lambda row: row.place, ranges, reverse=newest)
     found = [row for row, _ in zip(merged, range(limit), strict=False)]
     return found[::-1] if newest else found
 

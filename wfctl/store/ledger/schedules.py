@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
+from wfctl.core.json_text import dumps
 from wfctl.core.model import Candidate, Json
 from wfctl.store.ledger.definitions import contradiction_of
 from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object
 from wfctl.store.ledger.schema import WAITS_FOR_CAPACITY, WAITS_FOR_OVERLAP
 from wfctl.value import Value
 
-_COLUMNS = """s.number, d.id, d.revision, d.diagnostic, d.deleted_at, d.created_at, s.deployment, p.id, p.revision,
+COLUMNS = """s.number, d.id, d.revision, d.diagnostic, d.deleted_at, d.created_at, s.deployment, p.id, p.revision,
  p.diagnostic, s.effective_from, s.anchor, s.watermark, s.next_instant, s.wake_at, s.candidate, s.held_since, s.can_expire,
  s.held_reason, s.last_admission, s.paused_at, s.passing_until"""
-_FROM = """FROM schedules s JOIN definitions d ON d.number = s.number JOIN definitions p ON p.number = s.deployment"""
+KINDS = "itiTIiitiTiiiIIIIITIII"  #: what they hold, as `guarded` has it
+FROM = """FROM schedules s JOIN definitions d ON d.number = s.number JOIN definitions p ON p.number = s.deployment"""
 
 
 class ScheduleRow(Value):
@@ -72,8 +73,11 @@ def _micros(instant: datetime | None) -> int | None:
     return None if instant is None else to_micros(instant)
 
 
-def _row(values: tuple[Any, ...]) -> ScheduleRow:
-    """A schedule whose state cannot be read is blocked, whatever its file says (7.4). Raise UnreadableRow without an id."""
+def row_of(values: tuple[Any, ...]) -> ScheduleRow:
+    """Given its columns, return a schedule's state. One that cannot be read is blocked, whatever its file says (7.4).
+
+    Raise UnreadableRow for one without an id.
+    """
     try:
         return _sound(values)
     except UnreadableRow as error:
@@ -105,7 +109,7 @@ def _row(values: tuple[Any, ...]) -> ScheduleRow:
         )
 
 
-@guarded("schedules", _COLUMNS, "itiTIiitiTiiiIIIIITIII", ["number"])
+@guarded("schedules", COLUMNS, KINDS, ["number"])
 def _sound(values: tuple[Any, ...]) -> ScheduleRow:
     (number, name, revision, diagnostic, deleted_at, created_at, deployment, deployment_id, deployment_revision,
      deployment_diagnostic, effective_from, anchor, watermark, next_instant, wake_at, candidate, held_since, can_expire,
@@ -116,7 +120,7 @@ def _sound(values: tuple[Any, ...]) -> ScheduleRow:
             instant=from_micros(candidate),
             held_since=from_micros(held_since),
             can_expire=bool(can_expire),
-            reason=_held_reason(held_reason),
+            reason=held_for(held_reason),
         )
     return ScheduleRow(
         number=number,
@@ -141,7 +145,8 @@ def _sound(values: tuple[Any, ...]) -> ScheduleRow:
     )
 
 
-def _held_reason(text: str | None) -> Mapping[str, Json]:
+def held_for(text: str | None) -> Mapping[str, Json]:
+    """Given the column of it, return what a candidate waits for. Raise ValueError where it says nothing."""
     reason = json_object(text, "held_reason")
     if reason is None or not isinstance(reason.get("code"), str):
         raise ValueError("a candidate is held, and not what for")
@@ -152,13 +157,13 @@ def _rows(found: Iterable[tuple[Any, ...]]) -> Iterator[ScheduleRow]:
     """Give the rows of a query; one that has not even an id is left to `evidence`."""
     for values in found:
         with contextlib.suppress(UnreadableRow):
-            yield _row(values)
+            yield row_of(values)
 
 
 def find(connection: sqlite3.Connection, number: int) -> ScheduleRow | None:
     """Return one schedule's state, or None for a definition that never was valid."""
-    found = connection.execute(f"SELECT {_COLUMNS} {_FROM} WHERE s.number = ?", (number,)).fetchone()
-    return _row(found) if found else None
+    found = connection.execute(f"SELECT {COLUMNS} {FROM} WHERE s.number = ?", (number,)).fetchone()
+    return row_of(found) if found else None
 
 
 def find_many(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[ScheduleRow]:
@@ -184,28 +189,33 @@ def insert(
     )
 
 
-def due(connection: sqlite3.Connection, now: datetime) -> list[ScheduleRow]:
-    """Return the schedules that need attention by `now`."""
-    found = connection.execute(
-        f"SELECT {_COLUMNS} {_FROM} WHERE s.wake_at IS NOT NULL AND s.wake_at <= ? ORDER BY s.wake_at", (to_micros(now),)
+def insert_all(
+    connection: sqlite3.Connection, new: Iterable[tuple[int, int, datetime | None]], *, now: datetime
+) -> None:
+    """Enter new schedules whose calendars begin at `now`: number, deployment, next instant."""
+    begin, anchor = to_micros(now), to_micros(now.replace(microsecond=0))
+    connection.executemany(
+        "INSERT INTO schedules (number, deployment, effective_from, anchor, watermark, next_instant, wake_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (number, deployment, begin, anchor, begin, _micros(coming), _micros(coming))
+            for number, deployment, coming in new
+        ],
     )
-    return list(_rows(found))
-
-
-def waiting_for_capacity(connection: sqlite3.Connection, *, limit: int, skip: int) -> list[ScheduleRow]:
-    """Return schedules whose candidate waits for an execution slot, longest held first (contract 5.8)."""
-    found = connection.execute(
-        f"SELECT {_COLUMNS} {_FROM} WHERE s.waits_for = {WAITS_FOR_CAPACITY}"
-        " ORDER BY s.held_since, s.last_admission LIMIT ? OFFSET ?",
-        (limit, skip),
-    )
-    return list(_rows(found))
 
 
 def next_wake(connection: sqlite3.Connection) -> datetime | None:
     """Return when the first schedule needs attention."""
     found = connection.execute("SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL").fetchone()
     return _instant(found[0])
+
+
+def count_waking(connection: sqlite3.Connection, until: datetime, most: int) -> int:
+    """Return how many schedules need attention by then; `most` where they are as many or more."""
+    found = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM schedules WHERE wake_at IS NOT NULL AND wake_at <= ? LIMIT ?)", (to_micros(until), most)
+    )
+    return int(found.fetchone()[0])
 
 
 def next_due(connection: sqlite3.Connection) -> tuple[str, datetime] | None:
@@ -219,14 +229,27 @@ def next_due(connection: sqlite3.Connection) -> tuple[str, datetime] | None:
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
     """Return how many schedules there are that are not deleted: `total`, and of them `paused` and `blocked`."""
-    total, blocked, paused = connection.execute(
-        f"SELECT count(*), total(is_blocked), total(is_paused AND NOT is_blocked) FROM (SELECT s.paused_at IS NOT NULL AS"
-        f" is_paused, d.diagnostic IS NOT NULL OR p.diagnostic IS NOT NULL AS is_blocked {_FROM} WHERE d.deleted_at IS NULL)"
-    ).fetchone()
-    never_valid = connection.execute(
-        "SELECT count(*) FROM definitions WHERE kind = 1 AND revision = 0 AND deleted_at IS NULL AND diagnostic IS NOT NULL"
+    total = connection.execute("SELECT count(*) FROM definitions WHERE +kind = 1 AND deleted_at IS NULL").fetchone()[0]
+    paused = connection.execute(
+        "SELECT count(*) FROM schedules s JOIN definitions d ON d.number = s.number"
+        " WHERE s.paused_at IS NOT NULL AND d.deleted_at IS NULL"
     ).fetchone()[0]
-    return {"total": total + never_valid, "paused": int(paused), "blocked": int(blocked) + never_valid}
+    blocked, both = connection.execute(f"SELECT count(*), total(s.paused_at IS NOT NULL) {_BLOCKED}").fetchone()
+    never_valid = connection.execute(
+        "SELECT count(*) FROM definitions INDEXED BY definitions_blocked"
+        " WHERE diagnostic IS NOT NULL AND kind = 1 AND revision = 0 AND deleted_at IS NULL"
+    ).fetchone()[0]
+    return {"total": total, "paused": paused - int(both), "blocked": blocked + never_valid}
+
+
+_BLOCKED = f"""{FROM} WHERE d.deleted_at IS NULL AND (
+ s.number IN (SELECT number FROM definitions WHERE diagnostic IS NOT NULL AND kind = 1)
+ OR s.deployment IN (SELECT number FROM definitions WHERE diagnostic IS NOT NULL AND kind = 0))"""
+
+
+def blocked(connection: sqlite3.Connection) -> list[ScheduleRow]:
+    """Return the schedules that are blocked, by their own definition or their deployment's, by id; no newcomers."""
+    return list(_rows(connection.execute(f"SELECT {COLUMNS} {_BLOCKED} ORDER BY d.id")))
 
 
 def with_candidate(connection: sqlite3.Connection, numbers: Sequence[int] | None) -> list[ScheduleRow]:
@@ -234,13 +257,13 @@ def with_candidate(connection: sqlite3.Connection, numbers: Sequence[int] | None
     if numbers is not None:
         rows = [row for row in find_many(connection, numbers) if row.candidate is not None]
     else:
-        rows = list(_rows(connection.execute(f"SELECT {_COLUMNS} {_FROM} WHERE s.candidate IS NOT NULL")))
+        rows = list(_rows(connection.execute(f"SELECT {COLUMNS} {FROM} WHERE s.candidate IS NOT NULL")))
     return sorted(rows, key=lambda row: row.id)
 
 
 def list_all(connection: sqlite3.Connection) -> Iterator[ScheduleRow]:
     """Give every schedule's state, deleted ones too, by id."""
-    yield from _rows(connection.execute(f"SELECT {_COLUMNS} {_FROM} ORDER BY d.id"))
+    yield from _rows(connection.execute(f"SELECT {COLUMNS} {FROM} ORDER BY d.id"))
 
 
 def of_deployment(connection: sqlite3.Connection, deployment: int) -> list[tuple[int, str]]:
@@ -255,7 +278,7 @@ def of_deployment(connection: sqlite3.Connection, deployment: int) -> list[tuple
 def ahead_of(connection: sqlite3.Connection, now: datetime) -> list[ScheduleRow]:
     """Return the undeleted schedules whose floor lies after `now`: the clock stepped back (contract 5.14)."""
     found = connection.execute(
-        f"SELECT {_COLUMNS} {_FROM} WHERE d.deleted_at IS NULL AND max(s.watermark, s.effective_from) > ?", (to_micros(now),)
+        f"SELECT {COLUMNS} {FROM} WHERE d.deleted_at IS NULL AND max(s.watermark, s.effective_from) > ?", (to_micros(now),)
     )
     return list(_rows(found))
 
@@ -270,25 +293,24 @@ def advance(connection: sqlite3.Connection, number: int, *, watermark: datetime,
 
 def hold(connection: sqlite3.Connection, number: int, candidate: Candidate | None) -> None:
     """Write the candidate, or that there is none."""
-    if candidate is None:
-        connection.execute(
-            "UPDATE schedules SET candidate = NULL, held_since = NULL, can_expire = NULL, waits_for = NULL, held_reason = NULL"
-            " WHERE number = ?",
-            (number,),
-        )
-        return
-    waits_for = WAITS_FOR_CAPACITY if candidate.reason["code"] == "capacity" else WAITS_FOR_OVERLAP
-    connection.execute(
+    hold_all(connection, [(number, candidate)])
+
+
+def hold_all(connection: sqlite3.Connection, held: Iterable[tuple[int, Candidate | None]]) -> None:
+    """Write the candidates of schedules, or that they have none."""
+    connection.executemany(
         "UPDATE schedules SET candidate = ?, held_since = ?, can_expire = ?, waits_for = ?, held_reason = ? WHERE number = ?",
-        (
-            to_micros(candidate.instant),
-            to_micros(candidate.held_since),
-            candidate.can_expire,
-            waits_for,
-            json.dumps(candidate.reason),
-            number,
-        ),
+        [(*_NOTHING_HELD, number) if candidate is None else (*_held(candidate), number) for number, candidate in held],
     )
+
+
+_NOTHING_HELD = (None, None, None, None, None)
+
+
+def _held(candidate: Candidate) -> tuple[int, int, bool, int, str]:
+    waits_for = WAITS_FOR_CAPACITY if candidate.reason["code"] == "capacity" else WAITS_FOR_OVERLAP
+    reason = dumps(candidate.reason)
+    return to_micros(candidate.instant), to_micros(candidate.held_since), candidate.can_expire, waits_for, reason
 
 
 def set_wake(connection: sqlite3.Connection, number: int, *, next_instant: datetime | None, wake_at: datetime | None) -> None:

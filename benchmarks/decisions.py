@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""A hundred thousand schedules of mixed expressions over a day: decisions a second, beside croniter's next instants alone.
+
+python benchmarks/decisions.py [--schedules 100000] [--hours 24] [--different] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wfctl.operations.context import Context
+
+LEAST, GROWTH = 0.5, 1.1  #: the bounds of row 8
+BEGIN = datetime(2027, 3, 1, tzinfo=UTC)  #: a Monday, and the first of a month
+ZONES = ("UTC", "Europe/Budapest", "America/New_York", "Asia/Kolkata", "Australia/Sydney")
+ENDLESS = 0.05  #: of the schedules: their first run never ends, and what comes due after it is skipped
+ASKED = 10_000  #: how often croniter is asked after each hour
+KEPT = 2000  #: croniter objects held at a time
+
+
+def main() -> int:
+    """Measure, print, and return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--schedules", type=int, default=100_000)
+    parser.add_argument("--hours", type=int, default=24)
+    parser.add_argument("--different", action="store_true", help="as few schedules as can be share an expression")
+    parser.add_argument("--directory", type=Path, help="where the store is made (default: the folder for temporary files)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="wfctl-decisions-", dir=options.directory) as directory:
+        result = measure(
+            Path(directory), schedules=options.schedules, hours=options.hours, different=options.different, show=show_hour
+        )
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    for name, value in result.items():
+        if isinstance(value, float | int):
+            print(f"{name.replace('_', ' '):<56}{value:>14,.3f}")
+    passed = [
+        verdict("decisions", result["decisions_ratio"], LEAST, result["decisions_ratio"] >= LEAST),
+        verdict("memory", result["memory_ratio"], GROWTH, result["memory_ratio"] <= GROWTH),
+    ]
+    return 0 if all(passed) else 1
+
+
+def verdict(what: str, ratio: float, bound: float, is_met: bool) -> bool:
+    """Print how it went, and return whether the bound is met."""
+    print(f"row 8: {what}: ratio {ratio:.2f}, bound {bound}: {'met' if is_met else 'missed'}")
+    return is_met
+
+
+def show_hour(hour: int, figures: dict[str, float]) -> None:
+    """Print how an hour went."""
+    print(
+        f"hour {hour:>3}: {figures['decisions']:>9,.0f} decisions, {figures['decision_us']:6.1f} us each,"
+        f" croniter {figures['croniter_us']:6.1f} us, {figures['mib']:7.1f} MiB",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+# What there is to decide ------------------------------------------------------------------------------------------------
+
+
+def expressions(count: int, *, different: bool = False) -> list[tuple[str, str]]:
+    """Return so many expressions, each with its zone, in the proportions in which they stand in crontabs.
+
+    `different`: where a minute can be chosen it is, and the zone with it, so that few of the frequent ones are alike.
+    """
+    chance = random.Random(8)
+    kinds = [
+        (36, "{m} {h} * * *"), (18, "{m} {h} * * 1-5"), (10, "{m} {h} * * {w}"), (10, "{m} {h} {d} * *"), (1, "{m} {h} {d} */3 *"),
+        (10, "{m} * * * *"), (6, "{m} */2 * * *"), (3, "{m},{n} 8-18 * * mon-fri"), (3, "*/15 * * * *"), (2, "{m}-59/20 * * * *"),
+        (0.9, "*/5 * * * *"), (0.1, "* * * * *"),
+    ]  # fmt: skip
+    chosen = chance.choices([form for _, form in kinds], [share for share, _ in kinds], k=count)
+    found = []
+    for form in chosen:
+        m, h = chance.randrange(20 if "-59" in form else 60), chance.randrange(24)
+        d, w = 1 + chance.randrange(28), chance.randrange(7)
+        zone = chance.choice(ZONES) if different or "{h}" in form else ZONES[0]
+        found.append((form.format(m=m, n=(m + 17) % 60, h=h, d=d, w=w), zone))
+    return found
+
+
+def make(context: Context, mixed: Sequence[tuple[str, str]]) -> dict[int, tuple[str, str]]:
+    """Enter a schedule for each expression, as creating them would, each with a text of its own; return them by number."""
+    from wfctl.core.definition import schedule_to_plain
+    from wfctl.core.model import CronTrigger, ScheduleDefinition
+    from wfctl.core.trigger import calendar_of
+    from wfctl.store.definitions import digest, to_toml
+    from wfctl.store.ledger import definitions, schedules
+    from wfctl.store.ledger.definitions import RevisionRow, Signature
+
+    limit, triggers = timedelta(hours=1), {each: CronTrigger(*each) for each in mixed}
+    plains = {
+        each: schedule_to_plain(ScheduleDefinition(deployment="job", trigger=trigger, notes="@", max_run=limit))
+        for each, trigger in triggers.items()
+    }
+    texts = {each: to_toml(plain).decode() for each, plain in plains.items()}
+    new: list[tuple[str, RevisionRow, Signature | None]] = []
+    for i, each in enumerate(mixed):
+        content = texts[each].replace("@", f"number {i}")
+        row = RevisionRow(
+            revision=1,
+            recorded_at=0,
+            actor="benchmark",
+            croniter="",
+            tz_database="",
+            digest=digest(content.encode()),
+            content=content,
+            plain={**plains[each], "notes": f"number {i}"},
+            max_run=limit // timedelta(microseconds=1),
+        )
+        new.append((f"job-{i:06d}", row, None))
+    first = {each: calendar_of(trigger).next_after(BEGIN) for each, trigger in triggers.items()}
+    with context.ledger.transaction() as connection:
+        job = definitions.find(connection, "deployment", "job")
+        assert job is not None
+        numbers = definitions.add_all(connection, "schedule", new)
+        for number, each in zip(numbers, mixed, strict=True):
+            schedules.insert(connection, number, deployment=job.number, now=BEGIN, anchor=BEGIN, next_instant=first[each])
+    return dict(zip(numbers, mixed, strict=True))
+
+
+# The day ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Spent:
+    """Processor seconds, and for how much."""
+
+    seconds: float = 0.0
+    count: int = 0
+
+    def add(self, seconds: float, count: int) -> None:
+        """Take in more of it."""
+        self.seconds += seconds
+        self.count += count
+
+    @property
+    def us(self) -> float:
+        """Microseconds each."""
+        return self.seconds / self.count * 1e6 if self.count else 0.0
+
+
+class VirtualClock:
+    """The time of the simulated day."""
+
+    def __init__(self) -> None:
+        self.at = BEGIN
+
+    def now(self) -> datetime:
+        """Return it."""
+        return self.at
+
+    def monotonic(self) -> float:
+        """Return it in seconds."""
+        return (self.at - BEGIN).total_seconds()
+
+
+@dataclass(slots=True)
+class Day:
+    """One ledger, and the rounds and the ends of runs on it."""
+
+    context: Context
+    clock: VirtualClock
+    expressions: dict[int, tuple[str, str]]  #: by schedule
+    endless: frozenset[int]
+    rounds: Spent = field(default_factory=Spent)
+    ends: Spent = field(default_factory=Spent)
+    begun: list[int] = field(default_factory=list)  #: runs that end before the next round
+
+    def minute(self) -> int:
+        """Let the next minute come; return how many decisions were recorded."""
+        from wfctl.core.admission import PASSED
+        from wfctl.operations.rounds import RoundPlan, settle_round
+        from wfctl.store.ledger import occurrences
+
+        self.clock.at += timedelta(minutes=1)
+        self._end()
+        plan = RoundPlan(slots=len(self.expressions), session=None, mark_note=lambda: NOTE)
+        before = occurrences.last_place(self.context.ledger.connection)
+        begin = time.process_time()
+        new = settle_round(self.context, plan, lambda asked: {each.subject: PASSED for each in asked}, self.clock.at)
+        seconds = time.process_time() - begin
+        decided = occurrences.last_place(self.context.ledger.connection) - before
+        self.rounds.add(seconds, decided)
+        self.begun = [run.number for run in new if run.schedule not in self.endless]
+        return decided
+
+    def _end(self) -> None:
+        """Let the runs of the last minute have ended, by what the driver writes for many plain ends at once."""
+        from wfctl.store.ledger import plain_ends
+
+        begin = time.process_time()
+        if self.begun:
+            with self.context.ledger.transaction() as connection:
+                ends = [
+                    plain_ends.PlainEnd(each, each.admitted_at, self.clock.at, 1000, 1 << 20, 0)
+                    for each in plain_ends.unended(connection, self.begun)
+                ]
+                assert len(ends) == len(self.begun)
+                plain_ends.settle(connection, ends)
+        self.ends.add(time.process_time() - begin, len(self.begun))
+
+    def sample(self, first: int, last: int, chance: random.Random) -> Counter[tuple[str, str]]:
+        """Return the expressions of some of the decisions that were recorded at these places."""
+        connection = self.context.ledger.connection
+        places = chance.sample(range(first, last + 1), min(ASKED, last + 1 - first))
+        found = (
+            connection.execute("SELECT schedule FROM occurrences WHERE place = ?", (place,)).fetchone() for place in places
+        )
+        return Counter(self.expressions[schedule] for (schedule,) in found)
+
+
+NOTE = {"boot": "00000000-0000-0000-0000-000000000000", "since_ns": 10**15, "keeper": 4_000_000}
+
+
+def ask_croniter(asked: Counter[tuple[str, str]], after: datetime, spent: Spent) -> None:
+    """Ask croniter alone for as many next instants of each expression, from objects that are made beforehand."""
+    from zoneinfo import ZoneInfo
+
+    from croniter import croniter
+
+    left = list(asked.items())
+    while left:
+        part, left = left[:KEPT], left[KEPT:]
+        made = [(croniter(expression, after.astimezone(ZoneInfo(zone))), count) for (expression, zone), count in part]
+        begin = time.process_time()
+        for each, count in made:
+            for _ in range(count):
+                each.get_next(datetime)
+        spent.add(time.process_time() - begin, sum(count for _, count in made))
+
+
+def resident_mib() -> float:
+    """Return how much memory this process has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / (1 << 20)
+
+
+def measure(
+    directory: Path,
+    *,
+    schedules: int = 100_000,
+    hours: int = 24,
+    different: bool = False,
+    show: Callable[[int, dict[str, float]], None] = lambda hour, figures: None,
+) -> dict[str, Any]:
+    """Play the day; return decisions a second to croniter's next instants a second, and the memory at its end to its begin."""
+    from wfctl import init_store, open_store
+    from wfctl.cli.supervise import _NEW_OBJECTS
+    from wfctl.store.ledger import occurrences
+    from wfctl.supervisor.pauses import Pauses
+
+    gc.set_threshold(_NEW_OBJECTS)  # as in a process that is a supervisor
+    pauses = Pauses()
+    mixed = expressions(schedules, different=different)
+    chance = random.Random(24)
+    init_store(directory / "store").close()
+    clock = VirtualClock()
+    with open_store(directory / "store", clock=clock) as store:
+        store.create_deployment(deployment_id="job", command=["/bin/true"])
+        by_number = make(store.context, mixed)
+        endless = frozenset(number for number in by_number if chance.random() < ENDLESS)
+        day, alone, by_hour = Day(store.context, clock, by_number, endless), Spent(), []
+        pauses.begin()
+        for hour in range(1, hours + 1):
+            pauses.look(math.inf)
+            before, rounds, croniter = (
+                occurrences.last_place(store.context.ledger.connection),
+                replace(day.rounds),
+                replace(alone),
+            )
+            decided = sum(day.minute() for _ in range(60))
+            mib = resident_mib()
+            ask_croniter(day.sample(before + 1, before + decided, chance), clock.at, alone)
+            figures = {
+                "decisions": float(decided),
+                "decision_us": (day.rounds.seconds - rounds.seconds) / decided * 1e6,
+                "croniter_us": (alone.seconds - croniter.seconds) / (alone.count - croniter.count) * 1e6,
+                "mib": mib,
+            }
+            by_hour.append(figures)
+            show(hour, figures)
+        recorded = store.context.ledger.connection.execute("SELECT count(*) FROM occurrences").fetchone()[0]
+    assert recorded == day.rounds.count, "a decision that was not recorded"
+    ratios = sorted(each["croniter_us"] / each["decision_us"] for each in by_hour)
+    memory = [each["mib"] for each in by_hour]
+    return {
+        "schedules": schedules,
+        "expressions_that_differ": len(set(mixed)),
+        "hours": hours,
+        "decisions": day.rounds.count,
+        "runs_ended": day.ends.count,
+        "decision_us": day.rounds.us,
+        "run_end_us": day.ends.us,
+        "croniter_next_us": alone.us,
+        "decisions_ratio": alone.us / day.rounds.us,
+        "decisions_ratio_median_hour": ratios[len(ratios) // 2],
+        "decisions_and_ends_ratio": alone.us / ((day.rounds.seconds + day.ends.seconds) / day.rounds.count * 1e6),
+        "mib_first_hour": memory[0],
+        "mib_last_hour": memory[-1],
+        "memory_ratio": memory[-1] / memory[0],
+        "by_hour": by_hour,
+    }
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""What decides about schedules, kept small: of each its trigger and policies, shared where they are equal.
+
+A round needs of a definition what decides, and neither its input nor its notes. `Context` holds parsed definitions whole, and a
+few thousand of them; of a hundred thousand schedules that come due in turn each would be read and parsed anew each time.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from wfctl.core.model import ScheduleDefinition
+from wfctl.store.ledger.admissions import DueRow
+from wfctl.value import Value
+
+if TYPE_CHECKING:
+    from wfctl.operations.context import Context
+
+_MOST_SCHEDULES = 1 << 17
+_MOST_RULES = 1 << 15  #: that differ
+
+
+class Rules(Value):
+    """What decides about a schedule."""
+
+    definition: ScheduleDefinition  #: less its deployment, its input and its notes
+    max_run: int | None  #: resolved limit of an attempt, microseconds
+
+
+class Known:
+    """The rules of the schedules that were asked for, each by the revision that it was read of."""
+
+    def __init__(self) -> None:
+        self._schedules: dict[int, tuple[int, int, Rules]] = {}  #: by number: revision, number of its deployment
+        self._deployments: dict[int, tuple[int, str]] = {}  #: by number: the revision that was read, and who runs it
+        self._rules: dict[tuple[object, ...], Rules] = {}
+
+    def rules(self, context: Context, row: DueRow) -> Rules | None:
+        """Return what decides about a schedule; None where its state names another deployment than its definition.
+
+        Raise UnreadableRow where its definition or its deployment's is not there, or not what it was (7.4).
+        """
+        self.executor(context, row)
+        found = self._schedules.get(row.number)
+        if found is not None and found[0] == row.revision and found[1] == row.deployment:
+            return found[2]
+        return self._read(context, row)
+
+    def executor(self, context: Context, row: DueRow) -> str:
+        """Return who runs the commands of a schedule's deployment. Raise UnreadableRow as `rules` does."""
+        known = self._deployments.get(row.deployment)
+        if known is None or known[0] != row.deployment_revision:
+            definition, _ = context.deployment(row.deployment, row.deployment_revision)
+            known = self._deployments[row.deployment] = (row.deployment_revision, definition.executor)
+        return known[1]
+
+    def _read(self, context: Context, row: DueRow) -> Rules | None:
+        definition, max_run = context.definition(row.number, row.revision)
+        if definition.deployment != row.deployment_id:
+            return None
+        if len(self._schedules) >= _MOST_SCHEDULES or len(self._rules) >= _MOST_RULES:
+            self.forget()
+        rules = self._shared(definition, max_run)
+        self._schedules[row.number] = (row.revision, row.deployment, rules)
+        return rules
+
+    def _shared(self, definition: ScheduleDefinition, max_run: int | None) -> Rules:
+        key = (*_what_decides(vars(definition)), max_run)
+        found = self._rules.get(key)
+        if found is None:
+            decides = dict(zip(_DECIDING, key, strict=False))
+            bare = ScheduleDefinition(deployment="", input={}, notes=None, **decides)
+            found = self._rules[key] = Rules(definition=bare, max_run=max_run)
+        return found
+
+    def forget(self) -> None:
+        """Read everything anew from now on."""
+        self._schedules.clear()
+        self._deployments.clear()
+        self._rules.clear()
+
+
+_DECIDING = tuple(name for name in ScheduleDefinition.field_names() if name not in ("deployment", "input", "notes"))
+_what_decides = itemgetter(*_DECIDING)

@@ -1,0 +1,160 @@
+"""The facts of a round: what its decisions depend on, gathered as of one moment (contract 5.1, 5.3, 5.4).
+
+All of it is one consistent view of the ledger. What cannot be trusted is set apart with the reason, to be blocked (7.4).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from wfctl.core.admission import ScheduleFacts, Slots, Verdict
+from wfctl.core.instants import format_instant
+from wfctl.core.model import LOCAL, Json, Reason
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of
+from wfctl.operations import consistency, upkeep
+from wfctl.operations.context import Context
+from wfctl.operations.known import Rules
+from wfctl.store.ledger import admissions, runs
+from wfctl.store.ledger.admissions import DueRow
+from wfctl.store.ledger.rows import UnreadableRow
+from wfctl.store.ledger.schedules import ScheduleRow
+from wfctl.value import Value
+
+_CHUNK = 64  #: candidates waiting for capacity looked at beyond the free slots
+_ALL = 1 << 30
+
+#: Which definitions a verdict is about: schedule and deployment, with their revisions.
+Subject = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan:
+    """What the supervisor brings to a round."""
+
+    slots: int  #: `max_concurrent_runs`
+    session: int | None  #: its session in the ledger
+    absent_until: datetime | None = None  #: when it came back: lateness before that is explained by `absent_from`
+    absent_from: datetime | None = None
+    mark_note: Callable[..., Mapping[str, Json]] = field(default=dict)  #: what is written with an executor's mark (6.2)
+    #: by name: how many runs other executors may have at once; None: nothing is admitted to that one for now
+    others: Mapping[str, int | None] = field(default_factory=dict)
+
+
+class Due(Value, kw_only=False):
+    """One schedule of a round: its state, what decides about it, and its calendar."""
+
+    row: DueRow
+    rules: Rules
+    calendar: Calendar
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The facts of one moment."""
+
+    at: datetime
+    free_slots: int
+    next_run: int
+    version: int  #: SQLite's own count of what other connections committed
+    commits: int  #: and that of this one
+    others: dict[str, Slots] = field(default_factory=dict)  #: the slots of other executors
+    schedules: dict[str, Due] = field(default_factory=dict)
+    facts: list[ScheduleFacts] = field(default_factory=list)
+    broken: list[tuple[int, Mapping[str, Json]]] = field(default_factory=list)  #: those to be blocked, by number, each with why
+
+
+def gather(
+    context: Context, connection: sqlite3.Connection, plan: RoundPlan, verdicts: Mapping[Subject, Verdict], now: datetime
+) -> Gathered:
+    """Return what is to be decided at `now`, and by what; a verdict that is known already is among the facts."""
+    used = used_slots(context, connection) if plan.others else {LOCAL: runs.slots_used(connection)}
+    free = plan.slots - used.get(LOCAL, 0)
+    version, commits = data_version(connection), context.ledger.commits
+    gathered = Gathered(now, free, runs.next_number(connection), version, commits)
+    for name, limit in plan.others.items():
+        gathered.others[name] = Slots(0, 0) if limit is None else Slots(limit - used.get(name, 0), limit)
+    found = admissions.due(connection, now)
+    if max([free, *(slots.free for slots in gathered.others.values())]) > 0:
+        # Before one that waits for an executor with room any number may stand that wait for another.
+        found += admissions.waiting_for_capacity(connection, limit=_ALL if plan.others else free + _CHUNK)
+    for row in found:
+        if isinstance(row, ScheduleRow):
+            assert row.own_diagnostic is not None
+            gathered.broken.append((row.number, row.own_diagnostic))
+        elif row.id not in gathered.schedules:
+            try:
+                _gather_one(context, connection, plan, gathered, row, verdicts)
+            except UnreadableRow as error:
+                gathered.broken.append((row.number, consistency.doubt(context, connection, row.number, error)))
+    return gathered
+
+
+def used_slots(context: Context, connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many execution slots the scheduled runs of each executor hold (5.4)."""
+    used: dict[str, int] = {}
+    for deployment, revision, count in runs.slots_by_deployment(connection):
+        try:
+            name = context.deployment(deployment, revision)[0].executor
+        except UnreadableRow:
+            name = LOCAL  # a slot that is held is never given on because of a record
+        used[name] = used.get(name, 0) + count
+    return used
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """Return SQLite's own count of what other connections committed."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+def subject_of(row: DueRow) -> Subject:
+    """Return what the verdict about a schedule is about, as it stands."""
+    return (row.number, row.revision, row.deployment, row.deployment_revision)
+
+
+def _gather_one(
+    context: Context,
+    connection: sqlite3.Connection,
+    plan: RoundPlan,
+    gathered: Gathered,
+    row: DueRow,
+    verdicts: Mapping[Subject, Verdict],
+) -> None:
+    rules = context.known.rules(context, row)
+    executor = context.known.executor(context, row) if plan.others else LOCAL
+    if plan.others.get(executor, 0) is None:
+        return  # it is considered once its executor can be used
+    if rules is None or row.is_doubtful:
+        gathered.broken.append((row.number, consistency.doubt(context, connection, row.number)))
+        return
+    try:
+        calendar = calendar_of(rules.definition.trigger, row.anchor)
+        due, passed = upkeep.due_of(connection, row, calendar, gathered.at)
+    except CalendarError as error:
+        gathered.broken.append((row.number, upkeep.calendar_diagnostic(row.id, error)))
+        return
+    gathered.schedules[row.id] = Due(row=row, rules=rules, calendar=calendar)
+    gathered.facts.append(
+        ScheduleFacts(
+            schedule_id=row.id,
+            definition=rules.definition,
+            floor=row.floor,
+            candidate=row.candidate,
+            due=due,
+            active=row.active,
+            last_admission=row.last_admission,
+            executor=executor,
+            passed=passed,
+            verdict=verdicts.get(subject_of(row)) if verdicts else None,
+            absence=_absence(plan, row.floor),
+        )
+    )
+
+
+def _absence(plan: RoundPlan, floor: datetime) -> Reason | None:
+    """Return what explains the lateness of instants that passed while no supervisor was there (5.10)."""
+    if plan.absent_from is None or plan.absent_until is None or floor >= plan.absent_until:
+        return None
+    return {"absent": {"from": format_instant(plan.absent_from), "until": format_instant(plan.absent_until)}}
