@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sys
@@ -23,13 +24,18 @@ def visible(text: str) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text)
 
 
+@functools.lru_cache(maxsize=1)
+def _second(since_epoch: int) -> str:
+    """Return a second as text; a thousand lines of one burst share it."""
+    return format_instant(datetime.fromtimestamp(since_epoch, UTC))
+
+
 class TextFormatter(logging.Formatter):
     """`2026-11-30T12:20:00Z message`, and the level where it is a warning or worse."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = f" {record.levelname.lower()}:" if record.levelno >= logging.WARNING else ""
-        at = format_instant(datetime.fromtimestamp(int(record.created), UTC))
-        return f"{at}{level} {visible(record.getMessage())}{_trace(self, record)}"
+        return f"{_second(int(record.created))}{level} {visible(record.getMessage())}{_trace(self, record)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -82,4 +88,7 @@ def log_to_stderr(log_format: str | None, environ: Mapping[str, str]) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+    # no line says where in our code it was written, by which thread or process: that is not even looked up
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # as `logging` itself suggests for speed
     logging.raiseExceptions = False  # a full disk or a closed terminal must not end the supervisor

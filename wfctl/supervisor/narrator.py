@@ -11,8 +11,9 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import FINISHED, Status, run_name
 from wfctl.core.reasons import phrase
 from wfctl.operations.context import Context
-from wfctl.store.ledger import occurrences, runs, schedules
+from wfctl.store.ledger import definitions, occurrences, runs
 from wfctl.store.ledger.occurrences import OccurrenceRow
+from wfctl.store.ledger.plain_ends import Unended
 
 LOG = logging.getLogger("wfctl.supervisor")
 AT_ONCE = 1000  #: lines in one look; of more that were settled, only the number is said
@@ -54,7 +55,7 @@ class Narrator:
             extra |= {"action": "occurrence_admitted", "to": Status.ADMITTED.value}
             LOG.info("%s admitted %s, late %.1fs", name, run_id, late, extra=extra)
 
-    def transition(self, run: runs.RunRow, status: Status) -> None:
+    def transition(self, run: runs.RunRow | Unended, status: Status) -> None:
         """Say that a run, still with its status before, has changed."""
         extra: dict[str, Any] = {"action": f"run_{status.value}", "run": run.id, "from": run.status.value, "to": status.value}
         if run.schedule is not None and run.instant is not None:
@@ -116,6 +117,6 @@ class Narrator:
         """Return the id of a schedule, which never changes."""
         name = self._names.get(number)
         if name is None:
-            row = schedules.find(self._context.ledger.connection, number)
-            name = self._names[number] = row.id if row is not None else "?"
+            found = definitions.name_of(self._context.ledger.connection, number)
+            name = self._names[number] = found or "?"
         return name
