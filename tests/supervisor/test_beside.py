@@ -192,8 +192,7 @@ def test_what_takes_long_holds_up_only_its_like(loop: Loop) -> None:
 def looks(loop: Loop, monkeypatch: pytest.MonkeyPatch, youngest: timedelta | None = None) -> list[float]:
     """Return when files were looked at, from here on."""
     times: list[float] = []
-    monkeypatch.setattr(reconcile, "youngest_change", lambda context: youngest)
-    monkeypatch.setattr(reconcile, "everything", lambda context, **_: times.append(loop.now) or ["ignored"])
+    monkeypatch.setattr(reconcile, "look_over", lambda context, settled_for: times.append(loop.now) or (youngest, ["ignored"]))
     return times
 
 
@@ -227,11 +226,11 @@ def test_a_file_that_was_just_changed_is_looked_at_again_when_it_is_a_second_old
 
 
 def test_what_a_look_failed_by_is_raised_in_the_loop(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(context: Any, **_: Any) -> Any:
+    def fail(context: Any, settled_for: Any) -> Any:
         raise IoError("the disk is gone")
 
     looks(loop, monkeypatch)
-    monkeypatch.setattr(reconcile, "everything", fail)
+    monkeypatch.setattr(reconcile, "look_over", fail)
     loop.looks.notice()
     look(loop)
     with pytest.raises(IoError, match="the disk is gone"):
@@ -241,8 +240,7 @@ def test_what_a_look_failed_by_is_raised_in_the_loop(loop: Loop, monkeypatch: py
 
 def test_only_the_files_that_were_named_are_looked_at_once_all_were(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[object] = []
-    monkeypatch.setattr(reconcile, "youngest_change", lambda context: None)
-    monkeypatch.setattr(reconcile, "everything", lambda context, **_: looked.append("all") or [])
+    monkeypatch.setattr(reconcile, "look_over", lambda context, settled_for: looked.append("all") or (None, []))
     monkeypatch.setattr(reconcile, "these", lambda context, named, **_: looked.append(set(named)) or (None, []))
     schedules, deployments = Path("schedules"), Path("deployments")
     for changed in (
@@ -260,8 +258,8 @@ def test_only_the_files_that_were_named_are_looked_at_once_all_were(loop: Loop, 
 
 def test_what_a_named_file_gives_to_report_is_looked_for_among_all(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[object] = []
-    monkeypatch.setattr(reconcile, "youngest_change", lambda context: None)
-    monkeypatch.setattr(reconcile, "everything", lambda context, **_: looked.append("all") or ["x"] * (len(looked) > 2))
+    reports = iter([[], ["x"]])
+    monkeypatch.setattr(reconcile, "look_over", lambda context, settled_for: looked.append("all") or (None, next(reports)))
     monkeypatch.setattr(reconcile, "these", lambda context, named, **_: looked.append(set(named)) or (None, ["x"]))
     for _ in range(3):
         loop.looks.notice({(Path("schedules"), "s.toml")})

@@ -14,7 +14,7 @@ from enum import StrEnum
 from wfctl.core.instants import format_instant
 from wfctl.core.model import FINISHED, RUN_STATUSES, Json, Status, run_name
 
-_MAY_STAND_AHEAD = timedelta(hours=3)  #: so far the clock may step back before a schedule begins anew (5.14)
+MAY_STAND_AHEAD = timedelta(hours=3)  #: so far the clock may step back before a schedule begins anew (5.14)
 
 
 class Code(StrEnum):
@@ -216,7 +216,7 @@ def judge_state(name: str, facts: StateFacts) -> list[Contradiction]:
         last = facts.beyond[-1]
         said = f"{name} has a row at {format_instant(last)}, and is consumed only up to {format_instant(facts.watermark)}"
         add(Code.WATERMARK_BEHIND, f"{said}, with no clock event that explains it", *(row_of(name, at) for at in facts.beyond))
-    if facts.floor > facts.clock + _MAY_STAND_AHEAD:
+    if facts.floor > facts.clock + MAY_STAND_AHEAD:
         said = f"{name} is consumed up to {format_instant(facts.floor)}, and no clock has been there"
         add(Code.WATERMARK_AHEAD, f"{said}: the latest was {format_instant(facts.clock)}")
     if facts.candidate is not None and facts.is_candidate_recorded:

@@ -1,7 +1,8 @@
 """Do the records of a schedule agree? Where they do not, exactly that schedule is blocked, and says which rows (contract 7.4).
 
-At start-up only what is cheap is looked at: what is unfinished or unsettled, each schedule's own state, the newest rows. Before
-an admission the same is asked of that one schedule. `wfctl store verify` looks at everything. Nothing is repaired here.
+At start-up only what is cheap is looked at: what is unfinished or unsettled, each schedule's own state, the newest rows; and of
+those only what SQLite cannot clear by itself. Before an admission the same is asked of that one schedule. `wfctl store verify`
+looks at everything. Nothing is repaired here.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wfctl.core.contradictions import (
+    MAY_STAND_AHEAD,
     Code,
     Contradiction,
     OccurrenceFacts,
+    RunFacts,
     StateFacts,
     diagnostic_of,
     judge_executions,
@@ -27,17 +30,18 @@ from wfctl.core.contradictions import (
     name_of_run,
 )
 from wfctl.core.definition import deployment_from_plain, schedule_from_plain
-from wfctl.core.model import FINISHED, Json, ScheduleDefinition
+from wfctl.core.model import FINISHED, Json
 from wfctl.errors import Blocked, InvalidDefinition
 from wfctl.operations.context import Context
 from wfctl.store import definitions as files
-from wfctl.store.ledger import definitions, evidence, schedules, sessions
+from wfctl.store.ledger import definitions, evidence, schedules, sessions, suspects
 from wfctl.store.ledger.evidence import Snapshot
 from wfctl.store.ledger.rows import UnreadableRow, savepoint
 from wfctl.store.ledger.schedules import ScheduleRow
 
 LOG = logging.getLogger("wfctl.consistency")
-_ROWS_AT_START = 20_000  #: of the history, over all schedules
+_ROWS_AT_START = 2000  #: of the history, over all schedules
+_AT_ONCE = 500  #: definitions named in one query
 _ROWS_OF_ONE = 100
 
 
@@ -60,28 +64,52 @@ class Found:
 # Looking ----------------------------------------------------------------------------------------------------------------
 
 
-def look(context: Context, connection: sqlite3.Connection, *, is_start: bool = False) -> list[Contradiction]:
-    """Return the contradictions of the whole ledger; at a start only those among what is cheap to look at."""
+def look(context: Context, connection: sqlite3.Connection) -> list[Contradiction]:
+    """Return the contradictions of the whole ledger."""
     found = Found()
     names = evidence.schedule_names(connection)
-    newest = max(3, min(_ROWS_OF_ONE, _ROWS_AT_START // max(1, len(names)))) if is_start else None
     for number, kind, name, problem in evidence.unreadable_definitions(connection):
         found.add([_unreadable(kind, number, f"{kind} {name}", problem)])
     for state in schedules.list_all(connection):
-        found.add(_of_state(context, connection, state, is_thorough=not is_start))
+        found.add(_of_state(context, connection, state, is_thorough=True))
     found.add(_missing_state(connection))
     for number, name in names.items():
-        found.add(_of_history(connection, number, name, newest))
-    for row in evidence.doubtful_occurrences(connection):
-        found.add(_of_occurrence(connection, names.get(row.schedule, "?"), row))
+        found.add(_of_history(connection, number, name, None))
     for snapshot in evidence.snapshots(connection):
         found.add(_of_snapshot(snapshot))
-        if not is_start:
-            found.add(_of_deployment(context, connection, snapshot))
-    _look_at_runs(connection, names, found)
-    if not is_start:
-        found.add(_of_what_is_over(connection))
+        found.add(_of_deployment(context, connection, snapshot))
+    _look_at_what_goes_on(connection, found)
+    found.add(_of_what_is_over(connection))
     return found.all()
+
+
+def _look_for_start(context: Context, connection: sqlite3.Connection) -> list[Contradiction]:
+    """Return the contradictions among what is cheap to look at: of the rest, SQLite says that nothing is wrong."""
+    found = Found()
+    for part in _parts(suspects.unreadable_definitions(connection)):
+        for number, kind, name, problem in evidence.unreadable_definitions(connection, part):
+            found.add([_unreadable(kind, number, f"{kind} {name}", problem)])
+    latest = max(sessions.clock(connection), context.now()) + MAY_STAND_AHEAD
+    for state in schedules.find_many(connection, suspects.states(connection, latest)):
+        found.add(_of_state(context, connection, state, is_thorough=False))
+    found.add(_missing_state(connection))
+    for schedule, place in suspects.occurrences(connection, _ROWS_AT_START):
+        row = evidence.occurrence_in(connection, schedule, place)
+        if row is not None:
+            found.add(_of_occurrence(connection, evidence.schedule_name(connection, schedule), row))
+    for number in suspects.runs(connection, _ROWS_AT_START):
+        run = evidence.run(connection, number)
+        if run is not None:
+            found.add(_of_scheduled(connection, run))
+    for part in _parts(suspects.changed_revisions(connection)):
+        for snapshot in evidence.snapshots(connection, part):
+            found.add(_of_snapshot(snapshot))
+    _look_at_what_goes_on(connection, found)
+    return found.all()
+
+
+def _parts(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (numbers[first : first + _AT_ONCE] for first in range(0, len(numbers), _AT_ONCE))
 
 
 def _of_what_is_over(connection: sqlite3.Connection) -> Iterator[Contradiction]:
@@ -101,13 +129,19 @@ def _of_what_is_over(connection: sqlite3.Connection) -> Iterator[Contradiction]:
         )
 
 
-def _look_at_runs(connection: sqlite3.Connection, names: dict[int, str], found: Found) -> None:
+def _look_at_what_goes_on(connection: sqlite3.Connection, found: Found) -> None:
+    for row in evidence.doubtful_occurrences(connection):
+        found.add(_of_occurrence(connection, evidence.schedule_name(connection, row.schedule), row))
     for run in evidence.doubtful_runs(connection):
-        name = "?" if run.schedule is None else names.get(run.schedule, "?")
-        found.add(judge_run(name, run, evidence.occurrence_at(connection, run.schedule or 0, run.instant)))
+        found.add(_of_scheduled(connection, run))
         found.add(_of_run(connection, run.number))
     for each in evidence.unsettled(connection):
         found.add(_of_unsettled(connection, each))
+
+
+def _of_scheduled(connection: sqlite3.Connection, run: RunFacts) -> list[Contradiction]:
+    row = evidence.occurrence_at(connection, run.schedule or 0, run.instant)
+    return judge_run(evidence.schedule_name(connection, run.schedule), run, row)
 
 
 def look_at(
@@ -120,9 +154,8 @@ def look_at(
     if state is not None:
         found.add(_of_state(context, connection, state, is_thorough=True))
     found.add(each for each in _missing_state(connection) if each.schedule == number)
-    for each, kind, name, problem in evidence.unreadable_definitions(connection):
-        if each == number:
-            found.add([_unreadable(kind, number, f"{kind} {name}", problem)])
+    for _, kind, name, problem in evidence.unreadable_definitions(connection, [number]):
+        found.add([_unreadable(kind, number, f"{kind} {name}", problem)])
     found.add(_of_history(connection, number, row.id, newest))
     for snapshot in evidence.snapshots(connection, [number, *([state.deployment] if state is not None else [])]):
         found.add(_of_snapshot(snapshot))
@@ -130,10 +163,9 @@ def look_at(
     for facts in evidence.doubtful_occurrences(connection):
         if facts.schedule == number:
             found.add(_of_occurrence(connection, row.id, facts))
-    names = {number: row.id}
     for run in evidence.doubtful_runs(connection):
         if run.schedule == number:
-            found.add(judge_run(names[number], run, evidence.occurrence_at(connection, number, run.instant)))
+            found.add(_of_scheduled(connection, run))
             found.add(_of_run(connection, run.number))
     for each_run in evidence.unsettled(connection):
         found.add(each for each in _of_unsettled(connection, each_run) if each.schedule == number)
@@ -143,9 +175,8 @@ def look_at(
 def look_at_deployment(context: Context, connection: sqlite3.Connection, number: int) -> list[Contradiction]:
     """Return the contradictions of one deployment's own records."""
     found = Found()
-    for each, kind, name, problem in evidence.unreadable_definitions(connection):
-        if each == number:
-            found.add([_unreadable(kind, number, f"{kind} {name}", problem)])
+    for _, kind, name, problem in evidence.unreadable_definitions(connection, [number]):
+        found.add([_unreadable(kind, number, f"{kind} {name}", problem)])
     for snapshot in evidence.snapshots(connection, [number]):
         found.add(_of_snapshot(snapshot))
         found.add(_of_deployment(context, connection, snapshot))
@@ -188,27 +219,11 @@ def look_at_run(connection: sqlite3.Connection, number: int) -> list[Contradicti
     found = Found()
     run = evidence.run(connection, number)
     if run is not None:
-        names = evidence.schedule_names(connection)
-        name = "?" if run.schedule is None else names.get(run.schedule, "?")
-        found.add(judge_run(name, run, evidence.occurrence_at(connection, run.schedule or 0, run.instant)))
+        found.add(_of_scheduled(connection, run))
         found.add(_of_run(connection, number))
     for each in evidence.unsettled(connection, number):
         found.add(_of_unsettled(connection, each))
     return found.all()
-
-
-def is_sound(connection: sqlite3.Connection, row: ScheduleRow, definition: ScheduleDefinition, active: int) -> bool:
-    """Tell, before an admission, whether a schedule's state agrees with its history, runs and definition."""
-    if definition.deployment != row.deployment_id:
-        return False
-    if not evidence.is_count_of_unfinished_equal(connection, row.number, active):
-        return False
-    if evidence.instants_beyond(connection, row.number, row.watermark, row.passing_until, limit=1):
-        return False
-    if row.candidate is None:
-        return True
-    held = row.candidate.instant
-    return held <= row.floor and evidence.occurrence_at(connection, row.number, held) is None
 
 
 # One record beside another ------------------------------------------------------------------------------------------------
@@ -342,7 +357,7 @@ def look_at_start(context: Context) -> Looked:
     with context.ledger.reading() as connection:
         evidence.check_counters(connection)
         behind = evidence.counters_behind(connection)
-        found = look(context, connection, is_start=True)
+        found = _look_for_start(context, connection)
     if behind:
         with context.ledger.transaction() as connection:
             evidence.raise_counters(connection)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from wfctl.core.definition import is_valid_id
 from wfctl.core.instants import to_micros
-from wfctl.core.model import Json, Settlement, Status, run_name, run_number
+from wfctl.core.model import Json, Settlement, Status, run_name
 from wfctl.core.steps import Ended
 from wfctl.keeper.records import record_path
 from wfctl.operations.context import Context
@@ -48,10 +48,11 @@ class Unknown:
 def unknown_directories(context: Context) -> list[Unknown]:
     """Return the run directories that the ledger does not know and that no command is about to use, ascending."""
     connection = context.ledger.connection
-    names = {number: name for name in rundir.list_run_directories(context.layout) if (number := run_number(name)) is not None}
-    known = runs.numbers_among(connection, names) | executions.runs_among(connection, names)
+    names: dict[int, str] = {}
+    for part in rundir.numbered_directories(context.layout):
+        names |= {number: part[number] for number in runs.unknown_among(connection, part)}
     found = []
-    for number in sorted(names.keys() - known):
+    for number in sorted(names):
         paths = context.layout.run(names[number])
         if paths.driver_lock.exists() and is_held(paths.driver_lock):
             continue  # a run by hand is just being entered

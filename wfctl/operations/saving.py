@@ -24,7 +24,7 @@ from wfctl.store.layout import Kind
 from wfctl.store.ledger import definitions as ledger
 
 #: Durations are kept as they were written: 90s stays 90s.
-_DURATIONS = frozenset({"lateness", "max_run", "every", "kill_grace", "retry_delay", "timeout"})
+_DURATIONS = frozenset({"lateness", "max_run", "every", "kill_grace", "retry_delay", "timeout", "time_limit"})
 _DEFAULT_WORDS: dict[str, str] = {"lateness": "60s", "kill_grace": "10s", "retry_delay": "10s"}
 
 
@@ -35,7 +35,7 @@ def as_written(canonical: Mapping[str, Json], given: Mapping[str, Any]) -> dict[
         written = given.get(key)
         if key == "steps" and isinstance(value, list) and isinstance(written, (list, tuple)):
             kept[key] = [as_written(step, words) for step, words in zip(value, written, strict=True)]
-        elif key == "trigger" and isinstance(value, Mapping) and isinstance(written, Mapping):
+        elif key in ("trigger", "slurm") and isinstance(value, Mapping) and isinstance(written, Mapping):
             kept[key] = as_written(value, written)
         elif key in _DURATIONS and isinstance(value, str):
             kept[key] = _same_words(value, written if isinstance(written, str) else _DEFAULT_WORDS.get(key, value))
@@ -45,6 +45,8 @@ def as_written(canonical: Mapping[str, Json], given: Mapping[str, Any]) -> dict[
 
 
 def _same_words(canonical: str, words: str) -> str:
+    if words == canonical:  # the word "auto" is no duration
+        return words
     try:
         return words if parse_duration(words) == parse_duration(canonical) else canonical
     except ValueError:
@@ -69,26 +71,49 @@ def save_revision(
     `at`: when it takes effect (None: now); `begins`: where the calendar of its trigger begins, if that is another one;
     `calendar`: what is kept of it, to tell later whether it has drifted.
     """
+    revision = made_revision(
+        context,
+        row.revision + 1,
+        plain=plain,
+        content=content,
+        max_run_us=max_run_us,
+        at=at or context.now(),
+        begins=begins,
+        calendar=calendar,
+    )
+    ledger.add_revision(connection, row.number, revision)
+    if is_on_disk:
+        ledger.note_written(connection, row.number, revision.digest, None)
+    else:
+        ledger.want(connection, row.number, prior_digest=row.digest)
+
+
+def made_revision(
+    context: Context,
+    which: int,
+    *,
+    plain: Mapping[str, Json],
+    content: bytes,
+    max_run_us: int | None,
+    at: datetime,
+    begins: datetime | None,
+    calendar: str | None,
+) -> ledger.RevisionRow:
+    """Return a revision of a definition as it is recorded, with who made it and by which croniter and tz database."""
     croniter, tz_database = stamps()
-    digest = files.digest(content)
-    revision = ledger.RevisionRow(
-        revision=row.revision + 1,
-        recorded_at=to_micros(at or context.now()),
+    return ledger.RevisionRow(
+        revision=which,
+        recorded_at=to_micros(at),
         actor=context.actor,
         croniter=croniter,
         tz_database=tz_database,
-        digest=digest,
+        digest=files.digest(content),
         content=content.decode(),
         plain=plain,
         max_run=max_run_us,
         begins=None if begins is None else to_micros(begins),
         calendar=calendar,
     )
-    ledger.add_revision(connection, row.number, revision)
-    if is_on_disk:
-        ledger.note_written(connection, row.number, digest, None)
-    else:
-        ledger.want(connection, row.number, prior_digest=row.digest)
 
 
 def finish_write(context: Context, kind: Kind, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any
 from wfctl.core import changes, drift
 from wfctl.core.definition import check_id, schedule_from_plain, schedule_to_plain
 from wfctl.core.instants import to_micros
-from wfctl.core.model import DueInstants, OneshotTrigger, ScheduleDefinition
+from wfctl.core.model import DueInstants, MaxRun, OneshotTrigger, ScheduleDefinition, Trigger
 from wfctl.core.near import near_data
 from wfctl.core.plain import suggestion
 from wfctl.core.trigger import Calendar, CalendarError, calendar_of, check_fires, resolve_max_run
@@ -46,6 +46,7 @@ class Draft:
     content: bytes
     max_run_us: int | None
     calendar: str | None  #: what is kept of it (drift)
+    deployment: DefinitionRow  #: that it names, as it stands
 
 
 # Finding ----------------------------------------------------------------------------------------------------------------
@@ -93,14 +94,16 @@ def draft(
     subject: str,
     after: datetime,
     content: bytes | None = None,
+    read: ScheduleDefinition | None = None,
     old: ScheduleDefinition | None = None,
+    foresee: Foresee | None = None,
 ) -> Draft:
     """Given a definition's plain form, return it checked against the store: deployment, input, calendar.
 
-    `content` is the text of a file that says it already, `old` what is replaced. Raise InvalidDefinition, or NotFound for
-    the deployment (3.5).
+    `content` is the text of a file that says it already, `read` what was read of it, `old` what is replaced; `foresee` does
+    what `foreseen` does. Raise InvalidDefinition, or NotFound for the deployment (3.5).
     """
-    compose = partial(_composed, plain, subject, content)
+    compose = partial(_composed, plain, subject, content, read)
     definition, words, text = remembered(subject, plain, compose) if content is None else compose()
     deployment = definitions.find(connection, "deployment", definition.deployment)
     if deployment is None or deployment.deleted_at is not None:
@@ -115,16 +118,23 @@ def draft(
             raise InvalidDefinition.of(subject, problems)
     if old is None or changes.changes_trigger(old, definition):  # a finished one-shot may still get a remark
         check_fires(definition.trigger, after)
-    anchor = after.replace(microsecond=0)
-    limit = resolve_max_run(definition.max_run, definition.trigger, anchor, after)
-    limit_us = None if limit is None else round(limit.total_seconds() * 1_000_000)
-    return Draft(definition, words, text, limit_us, drift.recorded_text(definition.trigger, after))
+    limit_us, calendar = (foresee or foreseen)(definition.trigger, definition.max_run, after)
+    return Draft(definition, words, text, limit_us, calendar, deployment)
+
+
+Foresee = Callable[[Trigger, MaxRun, datetime], tuple[int | None, str | None]]
+
+
+def foreseen(trigger: Trigger, max_run: MaxRun, after: datetime) -> tuple[int | None, str | None]:
+    """Return what a calendar that begins is asked once: the limit of an attempt in microseconds, and what is kept of it."""
+    limit = resolve_max_run(max_run, trigger, after.replace(microsecond=0), after)
+    return None if limit is None else round(limit.total_seconds() * 1_000_000), drift.recorded_text(trigger, after)
 
 
 def _composed(
-    plain: Mapping[str, Any], subject: str, content: bytes | None
+    plain: Mapping[str, Any], subject: str, content: bytes | None, read: ScheduleDefinition | None
 ) -> tuple[ScheduleDefinition, Mapping[str, Any], bytes]:
-    definition = schedule_from_plain(plain, subject=subject)
+    definition = schedule_from_plain(plain, subject=subject) if read is None else read
     words = as_written(schedule_to_plain(definition), plain)
     return definition, words, to_toml(words, subject) if content is None else content
 
@@ -457,6 +467,6 @@ def is_settled_oneshot(state: ScheduleRow, definition: ScheduleDefinition) -> bo
 
 
 def _described(context: Context, connection: sqlite3.Connection, number: int) -> Any:
-    from wfctl.operations.describe import schedule_view
+    from wfctl.operations.describe_definitions import schedule_view
 
     return schedule_view(context, connection, definitions.get(connection, number))

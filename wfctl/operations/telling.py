@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from wfctl.core.admission import Decision
@@ -16,10 +16,10 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import Json, Notify, Reason, ScheduleDefinition, Settlement, Status, run_name
 from wfctl.errors import MissingExtra
 from wfctl.operations.context import Context
+from wfctl.operations.round_facts import Due
 from wfctl.store.ledger import definitions, health, schedules
 from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.runs import RunRow
-from wfctl.store.ledger.schedules import ScheduleRow
 
 
 def notify_of(context: Context, schedule: int) -> Notify | None:
@@ -69,23 +69,22 @@ def note_overdue(context: Context, run: RunRow) -> None:
 
 
 def note_round(
-    context: Context,
-    rows: Mapping[str, ScheduleRow],
-    parsed: Mapping[str, ScheduleDefinition],
-    decisions: Mapping[str, Decision],
-    now: datetime,
+    context: Context, decided: Iterable[tuple[Due, Decision]], noted: Iterable[tuple[Due, Decision]], now: datetime
 ) -> None:
-    """Within the transaction of a round, note what was missed, rejected, and in time again."""
+    """Within the transaction of a round, note what was missed, rejected, and in time again.
+
+    `noted`: those of which an instant did not simply become a run.
+    """
     missed = health.missed(context.ledger.connection)
-    for name, decision in decisions.items():
-        number = rows[name].number
+    for due, decision in decided if missed else noted:
+        number = due.row.number
         lost = [row for row in decision.settled if happening_of(row.status, row.reason) is Happening.MISSED]
         if lost:
             _note(context, number, Happening.MISSED, now, _of_rows(lost))
         for row in decision.settled:
             if row.status is Status.PREFLIGHT_REJECTED:
                 _note(context, number, Happening.FAILED, now, _of_rows([row]))
-        if (lost or number in missed) and _comes_in_time(decision, lost, parsed[name]):
+        if (lost or number in missed) and _comes_in_time(decision, lost, due.rules.definition):
             _note(context, number, Happening.ON_TIME, now, {})
 
 

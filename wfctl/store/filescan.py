@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wfctl.core.ids import is_valid_id
 from wfctl.store.disk import is_temporary
 from wfctl.store.layout import Kind, Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode: unchanged, so is the file
 
@@ -32,7 +35,7 @@ def scan(layout: Layout, kind: Kind) -> tuple[dict[str, Signature], list[str]]:
     """
     found: dict[str, Signature] = {}
     foreign: list[str] = []
-    with os.scandir(layout.definitions(kind)) as entries:
+    with os.scandir(layout.path_of(f"{kind}s")) as entries:
         for entry in entries:
             name = entry.name
             if name.endswith(".toml") and is_valid_id(name[:-5]):
@@ -43,6 +46,33 @@ def scan(layout: Layout, kind: Kind) -> tuple[dict[str, Signature], list[str]]:
             elif not is_temporary(name):
                 foreign.append(name)
     return found, sorted(foreign)
+
+
+def compare(
+    layout: Layout, kind: Kind, noted: dict[str, tuple[str, int | None, int | None, int | None, int | None, int]]
+) -> tuple[dict[str, Signature], list[str]]:
+    """Given what is noted of files by their names, and emptied as they are found, return those that are not as noted, by id.
+
+    And the names that no definition can have. Of each: its name, its signature, and 0 where that is all there is to look at.
+    Nothing more is done for a file that is as noted: of a hundred thousand nearly all are. Raise OSError.
+    """
+    changed: dict[str, Signature] = {}
+    foreign: list[str] = []
+    with os.scandir(layout.path_of(f"{kind}s")) as entries:
+        for entry in entries:
+            name = entry.name
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            as_noted = (name, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, 0)
+            if noted.pop(name, None) == as_noted:
+                continue
+            if name.endswith(".toml") and is_valid_id(name[:-5]):
+                changed[name[:-5]] = signature_of(status)
+            elif not is_temporary(name):
+                foreign.append(name)
+    return changed, sorted(foreign)
 
 
 def scan_definitions(layout: Layout, kind: Kind) -> dict[str, Signature]:

@@ -109,8 +109,6 @@ def _definitions_among(changed: Iterable[tuple[Path, str]]) -> set[Named] | None
 
 
 def _look_at(store: Store, *, named: set[Named] | None) -> Seen:
-    # How old the youngest change is first: what settles in between is looked at again.
     if named is None:
-        youngest = reconcile.youngest_change(store.context)
-        return youngest, reconcile.everything(store.context, settled_for=reconcile.SETTLED_AFTER)
+        return reconcile.look_over(store.context, reconcile.SETTLED_AFTER)
     return reconcile.these(store.context, named, settled_for=reconcile.SETTLED_AFTER)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wfctl.core.model import Json
+from wfctl.core.json_text import dumps
 from wfctl.store.layout import Kind
 from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object
 from wfctl.store.ledger.schema import KIND_NUMBER
 from wfctl.value import Value
 
 Signature = tuple[int, int, int, int]  #: mtime and ctime in nanoseconds, size, inode
+#: Of one file: its name, its signature, and whether it is to be looked at whatever that is.
+Noted = tuple[str, int | None, int | None, int | None, int | None, int]
 
 _COLUMNS = """number, kind, id, revision, digest, prior_digest, written, mtime_ns, ctime_ns, size, inode, diagnostic,
  created_at, deleted_at"""
@@ -31,7 +32,7 @@ class DefinitionRow(Value):
     prior_digest: str | None
     is_written: bool
     signature: Signature | None
-    diagnostic: Mapping[str, Json] | None
+    diagnostic: Mapping[str, Any] | None
     created_at: int
     deleted_at: int | None
 
@@ -46,21 +47,29 @@ class RevisionRow(Value):
     tz_database: str
     digest: str
     content: str
-    plain: Mapping[str, Json]
+    plain: Mapping[str, Any]
     max_run: int | None
     begins: int | None = None  #: of a schedule: where the calendar of a changed trigger begins
     calendar: str | None = None  #: of a cron schedule: what to compare later calendars with; nothing is decided by it
 
 
+class RevisionText(Value):
+    """What a saved state says, without what is known of it besides."""
+
+    digest: str
+    content: str
+    max_run: int | None
+
+
 CONTRADICTION = "contradiction"  #: the code of a diagnostic that only an explicit remedy clears (7.4)
 
 
-def is_contradicted(diagnostic: Mapping[str, Json] | None) -> bool:
+def is_contradicted(diagnostic: Mapping[str, Any] | None) -> bool:
     """Tell whether a diagnostic says that the ledger's own records contradict each other."""
     return diagnostic is not None and diagnostic.get("code") == CONTRADICTION
 
 
-def contradiction_of(error: UnreadableRow) -> dict[str, Json]:
+def contradiction_of(error: UnreadableRow) -> dict[str, Any]:
     """Return the diagnostic for a definition one of whose rows cannot be read."""
     row = f"{error.data['table']} {error.data['row']}"
     return {
@@ -152,6 +161,21 @@ def get(connection: sqlite3.Connection, number: int) -> DefinitionRow:
     return _row(found)
 
 
+def find_many(connection: sqlite3.Connection, kind: Kind, names: Sequence[str]) -> dict[str, DefinitionRow]:
+    """Return what is known of those of these ids that were ever used, deleted or not."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? AND id IN ({', '.join('?' * len(names))})",
+        (KIND_NUMBER[kind], *names),
+    )
+    return {row.id: row for row in _rows(found)}
+
+
+def name_of(connection: sqlite3.Connection, number: int) -> str | None:
+    """Return the id of the definition of that number, None where there is none."""
+    found = connection.execute("SELECT id FROM definitions WHERE number = ?", (number,)).fetchone()
+    return None if found is None else str(found[0])
+
+
 def list_all(connection: sqlite3.Connection, kind: Kind) -> list[DefinitionRow]:
     """Return every definition of a kind, deleted ones too, by id."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? ORDER BY id", (KIND_NUMBER[kind],))
@@ -171,6 +195,26 @@ def signatures(connection: sqlite3.Connection, kind: Kind) -> dict[str, tuple[Si
     }
 
 
+def noted_files(connection: sqlite3.Connection, kind: Kind) -> dict[str, Noted]:
+    """Return what is noted of the file of every live definition, by the file's name."""
+    by = "+kind" if kind == "schedule" else "kind"  # nearly all are schedules: by the index they would be read here and there
+    found = connection.execute(
+        "SELECT id || '.toml', mtime_ns, ctime_ns, size, inode, written = 0 OR diagnostic IS NOT NULL FROM definitions"
+        f" WHERE {by} = ? AND deleted_at IS NULL",
+        (KIND_NUMBER[kind],),
+    )
+    return {noted[0]: noted for noted in found}
+
+
+def note_files(connection: sqlite3.Connection, seen: Iterable[tuple[int, str, Signature]]) -> None:
+    """Note for each definition, by number, that its file was seen to hold the content of that digest, if that is wanted."""
+    connection.executemany(
+        "UPDATE definitions SET mtime_ns = ?, ctime_ns = ?, size = ?, inode = ? WHERE number = ? AND digest = ? AND written = 1"
+        " AND diagnostic IS NULL AND deleted_at IS NULL",
+        [(*signature, number, digest) for number, digest, signature in seen],
+    )
+
+
 def insert(connection: sqlite3.Connection, kind: Kind, name: str, *, created_at: int) -> int:
     """Enter a new id with no revision yet and return its number."""
     cursor = connection.execute(
@@ -183,26 +227,57 @@ def insert(connection: sqlite3.Connection, kind: Kind, name: str, *, created_at:
 
 def add_revision(connection: sqlite3.Connection, number: int, row: RevisionRow) -> None:
     """Record a revision and make it the current one."""
-    plain = json.dumps(row.plain, ensure_ascii=False, separators=(",", ":"))
-    connection.execute(
-        "INSERT INTO revisions (definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain,"
-        " max_run, begins, calendar) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            number,
-            row.revision,
-            row.recorded_at,
-            row.actor,
-            row.croniter,
-            row.tz_database,
-            row.digest,
-            row.content,
-            plain,
-            row.max_run,
-            row.begins,
-            row.calendar,
-        ),
-    )
+    connection.execute(_ADD_REVISION, _values_of(number, row))
+    _foresee(connection, [(number, row)])
     connection.execute("UPDATE definitions SET revision = ?, digest = ? WHERE number = ?", (row.revision, row.digest, number))
+
+
+_ADD_REVISION = (
+    "INSERT INTO revisions (definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run,"
+    " begins) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def _values_of(number: int, row: RevisionRow) -> tuple[Any, ...]:
+    return (
+        number,
+        row.revision,
+        row.recorded_at,
+        row.actor,
+        row.croniter,
+        row.tz_database,
+        row.digest,
+        row.content,
+        dumps(row.plain),
+        row.max_run,
+        row.begins,
+    )
+
+
+def _foresee(connection: sqlite3.Connection, new: Iterable[tuple[int, RevisionRow]]) -> None:
+    kept = [(number, row.revision, row.calendar) for number, row in new if row.calendar is not None]
+    connection.executemany("INSERT INTO foreseen (definition, revision, calendar) VALUES (?, ?, ?)", kept)
+
+
+_UNKNOWN = (None, None, None, None)
+
+
+def add_all(connection: sqlite3.Connection, kind: Kind, new: Sequence[tuple[str, RevisionRow, Signature | None]]) -> range:
+    """Enter many unused ids, each with its first revision and, where known, the file that holds it; return their numbers."""
+    first = int(connection.execute("SELECT coalesce(max(number), 0) FROM definitions").fetchone()[0]) + 1
+    numbers = range(first, first + len(new))
+    connection.executemany(
+        "INSERT INTO definitions (number, kind, id, revision, digest, written, mtime_ns, ctime_ns, size, inode, created_at)"
+        " VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
+        [
+            (number, KIND_NUMBER[kind], name, row.revision, row.digest, *(signature or _UNKNOWN), row.recorded_at)
+            for number, (name, row, signature) in zip(numbers, new, strict=True)
+        ],
+    )
+    entered = [(number, row) for number, (_, row, _) in zip(numbers, new, strict=True)]
+    connection.executemany(_ADD_REVISION, [_values_of(number, row) for number, row in entered])
+    _foresee(connection, entered)
+    return numbers
 
 
 def want(connection: sqlite3.Connection, number: int, *, prior_digest: str | None) -> None:
@@ -223,8 +298,10 @@ def note_written(connection: sqlite3.Connection, number: int, digest: str, signa
     )
 
 
-def set_diagnostic(connection: sqlite3.Connection, number: int, diagnostic: Mapping[str, Json] | None) -> None:
+def set_diagnostic(connection: sqlite3.Connection, number: int, diagnostic: Mapping[str, Any] | None) -> None:
     """Set or clear why the definition cannot be trusted."""
+    import json
+
     text = json.dumps(diagnostic, ensure_ascii=False) if diagnostic else None
     connection.execute("UPDATE definitions SET diagnostic = ?, mtime_ns = NULL WHERE number = ?", (text, number))
 
@@ -240,6 +317,22 @@ def revision(connection: sqlite3.Connection, number: int, which: int) -> Revisio
     return _revision(found) if found else None
 
 
+def text_of(connection: sqlite3.Connection, number: int, which: int) -> RevisionText | None:
+    """Return what one revision of a definition says, or None."""
+    found = connection.execute(
+        f"SELECT {_TEXT_COLUMNS} FROM revisions WHERE definition = ? AND revision = ?", (number, which)
+    ).fetchone()
+    return _text(found) if found else None
+
+
+def required_revision(connection: sqlite3.Connection, number: int, which: int) -> RevisionRow:
+    """Return one revision of a definition. Raise UnreadableRow where it is not there."""
+    found = revision(connection, number, which)
+    if found is None:
+        raise UnreadableRow.of("revisions", f"{number}/{which}", "it is not there")
+    return found
+
+
 def revisions(connection: sqlite3.Connection, number: int, *, after: int, limit: int) -> list[RevisionRow]:
     """Return revisions after a given one, ascending."""
     found = connection.execute(
@@ -249,8 +342,17 @@ def revisions(connection: sqlite3.Connection, number: int, *, after: int, limit:
 
 
 _REVISION_COLUMNS = """definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run,
- begins, calendar"""
-_REVISIONS = f"SELECT {_REVISION_COLUMNS} FROM revisions"
+ begins, (SELECT f.calendar FROM foreseen f WHERE f.definition = r.definition AND f.revision = r.revision)"""
+_REVISIONS = f"SELECT {_REVISION_COLUMNS} FROM revisions r"
+
+
+_TEXT_COLUMNS = "definition, revision, digest, content, max_run"
+
+
+@guarded("revisions", _TEXT_COLUMNS, "iittI", ["definition", "revision"])
+def _text(values: tuple[Any, ...]) -> RevisionText:
+    _, _, digest, content, max_run = values
+    return RevisionText(digest=digest, content=content, max_run=check_span(max_run, "max_run"))
 
 
 @guarded("revisions", _REVISION_COLUMNS, "iiittttttII*", ["definition", "revision"])

@@ -17,8 +17,9 @@ from wfctl.core.model import RUN_STATUSES, Status
 from wfctl.errors import DamagedStore
 from wfctl.store.ledger import definitions, executions, occurrences, runs
 from wfctl.store.ledger.connection import RESTORE
+from wfctl.store.ledger.numbers import STATUS_OF
 from wfctl.store.ledger.rows import UnreadableRow, try_micros
-from wfctl.store.ledger.schema import DEPLOYMENT, SCHEDULE, STATUS_OF
+from wfctl.store.ledger.schema import DEPLOYMENT, SCHEDULE
 
 _UNFINISHED = "BETWEEN 11 AND 13"
 _NEVER = 253_402_300_800_000_000  #: microseconds up to the year 10000; text sorts behind all numbers too
@@ -97,6 +98,14 @@ def occurrence_at(connection: sqlite3.Connection, schedule: int, instant: dateti
     return None if found is None else _occurrence(found)
 
 
+def occurrence_in(connection: sqlite3.Connection, schedule: int, place: int) -> OccurrenceFacts | None:
+    """Return the row of a schedule that was recorded in exactly that place."""
+    found = connection.execute(
+        f"SELECT {occurrences.COLUMNS} FROM occurrences WHERE schedule = ? AND place = ?", (schedule, place)
+    ).fetchone()
+    return None if found is None else _occurrence(found)
+
+
 def runs_of(connection: sqlite3.Connection, schedule: int | None, *, newest: int | None = None) -> Iterator[RunFacts]:
     """Give the runs of a schedule, or those by hand, the newest first: so many, or all."""
     limit = -1 if newest is None else newest
@@ -127,16 +136,6 @@ def run_at(connection: sqlite3.Connection, schedule: int, instant: datetime | No
         f"SELECT {runs.COLUMNS} FROM runs WHERE schedule = ? AND instant = ?", (schedule, to_micros(instant))
     ).fetchone()
     return None if found is None else _run(found)
-
-
-def is_count_of_unfinished_equal(connection: sqlite3.Connection, schedule: int, active: int) -> bool:
-    """Tell whether as many rows of the history say that their run is not finished as there are such runs."""
-    found = connection.execute(
-        "SELECT count(*) FROM occurrences INDEXED BY occurrences_rare_of_schedule"
-        f" WHERE schedule = ? AND +status >= 10 AND status {_UNFINISHED}",
-        (schedule,),
-    )
-    return int(found.fetchone()[0]) == active
 
 
 def instants_beyond(
@@ -260,10 +259,13 @@ def all_revisions(connection: sqlite3.Connection) -> Iterator[tuple[Snapshot, An
         yield Snapshot(number, each, str(name), revision, recorded, None, content), plain
 
 
-def unreadable_definitions(connection: sqlite3.Connection) -> list[tuple[int, str, str, str]]:
-    """Return number, kind, id and problem of the definitions whose own row cannot be read."""
+def unreadable_definitions(
+    connection: sqlite3.Connection, numbers: Sequence[int] | None = None
+) -> list[tuple[int, str, str, str]]:
+    """Return number, kind, id and problem of the definitions whose own row cannot be read: of all, or of those numbered."""
     found = []
-    for row in connection.execute(f"SELECT {definitions.COLUMNS} FROM definitions WHERE deleted_at IS NULL"):
+    where = "" if numbers is None else f" AND number IN ({', '.join(map(str, numbers))})"
+    for row in connection.execute(f"SELECT {definitions.COLUMNS} FROM definitions WHERE deleted_at IS NULL{where}"):
         try:
             definitions.sound(row)
         except UnreadableRow as error:
@@ -296,6 +298,12 @@ def schedule_names(connection: sqlite3.Connection) -> dict[int, str]:
     """Return the id of every schedule, deleted ones too, by number."""
     return {number: str(name) for number, name in connection.execute(
         "SELECT number, id FROM definitions WHERE kind = ?", (SCHEDULE,))}  # fmt: skip
+
+
+def schedule_name(connection: sqlite3.Connection, number: object) -> str:
+    """Return the id of the schedule of that number; of none, a question mark."""
+    found = connection.execute("SELECT id FROM definitions WHERE number = ? AND kind = ?", (number, SCHEDULE)).fetchone()
+    return "?" if found is None else str(found[0])
 
 
 # The ledger as a whole --------------------------------------------------------------------------------------------------
