@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from wfctl.core.model import run_name
+from wfctl.core.model import LOCAL, run_name
 from wfctl.errors import InvalidArgument
 from wfctl.operations import standing
+from wfctl.operations.clusters import counts_of
 from wfctl.operations.context import Context
+from wfctl.operations.round_facts import used_slots
 from wfctl.operations.store import Store
 from wfctl.operations.views import Failing, Interrupted, Overdue, ReloadView, StatusView, Waiting
-from wfctl.store.ledger import definitions, runs, schedules
+from wfctl.store.ledger import definitions, runs, schedules, sessions
 
 if TYPE_CHECKING:
     from wfctl.supervisor.service import SupervisorService
@@ -32,11 +34,11 @@ class DirectDoor:
 
     def start_run(self, deployment_id: str, given: Any) -> str:
         """Start a run by hand."""
-        return self._service.start_manual(deployment_id, given)
+        return self._service.by_hand.start(deployment_id, given)
 
     def resume_run(self, run_id: str, given: Any) -> None:
         """Give input to an interrupted run."""
-        self._service.resume(run_id, given)
+        self._service.by_hand.resume(run_id, given)
 
     def drain(self, undo: bool) -> StatusView:
         """Stop admission, or open it again."""
@@ -45,7 +47,7 @@ class DirectDoor:
 
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """End a run."""
-        self._service.cancel(run_id, reason, grace_s)
+        self._service.by_hand.cancel(run_id, reason, grace_s)
 
     def status(self, patience_s: float | None = None) -> StatusView:
         """Return how the supervisor is."""
@@ -68,7 +70,7 @@ class Desk(Store):
         """Start a run by hand; the answer waits for its preflight, the loop does not (5.9)."""
         if not isinstance(deployment_id, str):
             raise InvalidArgument(f"deployment_id must be text, not {deployment_id!r}", {"argument": "deployment_id"})
-        return self._service.begin_manual(deployment_id, input)
+        return self._service.by_hand.begin(deployment_id, input)
 
     def server_status(self) -> Any:
         """Return how the supervisor is; what the ledger says of it is read beside the loop."""
@@ -120,7 +122,7 @@ class LedgerFacts:
     """What the ledger says of a store's health; with many schedules it takes a while to read."""
 
     coming: tuple[str, datetime] | None
-    slots_used: int
+    slots: Mapping[str, int]  #: how many execution slots are taken, by executor
     schedules: Mapping[str, int]
     blocked: tuple[Mapping[str, Any], ...]
     waiting: tuple[Waiting, ...]
@@ -128,25 +130,31 @@ class LedgerFacts:
     overdue: tuple[Overdue, ...]
     failing: tuple[Failing, ...]
 
+    @property
+    def slots_used(self) -> int:
+        """How many execution slots of this machine are taken."""
+        return self.slots.get(LOCAL, 0)
+
 
 def ledger_facts(context: Context) -> LedgerFacts:
     """Read what the ledger says of the store's health."""
     now = context.now()
     with context.ledger.reading() as connection:
         coming = schedules.next_due(connection)
-        rows = [row for row in schedules.list_all(connection) if row.deleted_at is None]
-        used = runs.slots_used(connection)
-        newcomers = definitions.never_valid(connection)
+        counts = schedules.counts(connection)
+        broken = [(row.id, row.diagnostic) for row in schedules.blocked(connection)]
+        broken += [(row.id, row.diagnostic) for row in definitions.never_valid(connection)]
+        ahead = schedules.ahead_of(connection, now) if now < sessions.clock(connection) else []
+        used = used_slots(context, connection)
         unfinished = runs.unfinished(connection)
         interrupted = tuple(standing.interrupted(connection, unfinished))
         overdue = tuple(standing.overdue(connection, unfinished))
         failing = tuple(standing.failing(connection))
-    broken = [(row.id, row.diagnostic) for row in rows] + [(row.id, row.diagnostic) for row in newcomers]
     blocked = tuple({"id": name, "diagnostic": diagnostic} for name, diagnostic in broken if diagnostic is not None)
-    waiting = tuple(Waiting(id=row.id, until=row.floor) for row in rows if row.is_admitting and row.floor > now)
-    paused = sum(row.paused_at is not None and row.diagnostic is None for row in rows)
-    counts = {"active": sum(row.is_admitting for row in rows), "paused": paused, "blocked": len(blocked)}
-    return LedgerFacts(coming, used, counts, blocked, waiting, interrupted, overdue, failing)
+    waiting = tuple(Waiting(id=row.id, until=row.floor) for row in ahead if row.is_admitting)
+    active = counts["total"] - counts["paused"] - counts["blocked"]
+    by_state = {"active": active, "paused": counts["paused"], "blocked": len(blocked)}
+    return LedgerFacts(coming, used, by_state, blocked, waiting, interrupted, overdue, failing)
 
 
 def status_of(service: SupervisorService) -> StatusView:
@@ -183,4 +191,5 @@ def status_with(service: SupervisorService, facts: LedgerFacts) -> StatusView:
         interrupted=facts.interrupted,
         overdue=facts.overdue,
         failing=facts.failing,
+        executors=counts_of(facts.slots, service.settings),
     )

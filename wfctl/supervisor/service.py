@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
@@ -19,7 +20,6 @@ from wfctl.core.instants import format_instant
 from wfctl.core.model import Status
 from wfctl.errors import (
     DamagedStore,
-    Draining,
     InvalidArgument,
     IoError,
     NoSupervisor,
@@ -31,10 +31,12 @@ from wfctl.errors import (
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Keeper, Origin
 from wfctl.linux import USED_UP
-from wfctl.operations import consistency, preflight, reconcile, restored, rounds, upkeep
+from wfctl.operations import consistency, preflight, reconcile, renewal, restored, rounds
+from wfctl.operations.clusters import executor_problem
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.rounds import Question, RoundPlan, Subject
+from wfctl.operations.spares import Spares
 from wfctl.operations.store import Store
 from wfctl.operations.views import ReloadView
 from wfctl.rpc.session import Deferred, Session
@@ -42,11 +44,14 @@ from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
 from wfctl.store.ledger.connection import translated
 from wfctl.store.locks import FileLock, read_owner
+from wfctl.supervisor.ahead import AheadOfTime
 from wfctl.supervisor.answers import Answers
 from wfctl.supervisor.asides import Asides, reopener
 from wfctl.supervisor.blocked import BlockedLog
+from wfctl.supervisor.byhand import RunsByHand
 from wfctl.supervisor.chores import Chores
 from wfctl.supervisor.clockwatch import ClockWatch
+from wfctl.supervisor.clusters import Clusters
 from wfctl.supervisor.desk import Desk, DirectDoor, LedgerFacts, ledger_facts, reload_view, status_with
 from wfctl.supervisor.filelooks import FileLooks
 from wfctl.supervisor.health import Health
@@ -54,6 +59,7 @@ from wfctl.supervisor.narrator import Narrator
 from wfctl.supervisor.notices import Notices
 from wfctl.supervisor.preflighter import Check, Preflighter
 from wfctl.supervisor.starting import StartingRuns
+from wfctl.supervisor.stocking import Stocking
 from wfctl.supervisor.turns import Turns
 from wfctl.supervisor.waiting import Waiter
 
@@ -275,7 +281,8 @@ class SupervisorService:
         with self._context.ledger.transaction() as connection:
             session = sessions.begin(connection, pid=os.getpid(), host=socket.gethostname(), at=self.started_at)
         self._context.notify = lambda: self.settings.notify
-        self.driver = Driver(self._context, self._find_keeper())
+        self.clusters = Clusters(self._context, lambda: self.settings, self.health)
+        self.driver = Driver(self._context, self._find_keeper(), executors=self.clusters.executors)
         self.driver.on_progress = self.on_progress
         self.driver.on_refused = lambda number: self.health.refused(number, self.settings.poll_interval_s)
         self.chores = Chores(self._context, self.driver, lambda: self.settings, self.health)
@@ -284,10 +291,21 @@ class SupervisorService:
         consistency.look_at_start(self._context)  # before anything is decided by what may contradict itself
         self.narrator, self.clock_watch = Narrator(self._context), ClockWatch(self._context.clock)
         self.driver.on_transition = self.narrator.transition
+        self.driver.spares = Spares(self._context.layout)
+        self._stocking = Stocking(self.driver.spares)
+        self._ahead = AheadOfTime(self._context, self.driver, self._stocking)
+        self.by_hand = RunsByHand(
+            self._context,
+            self.driver,
+            self._starting,
+            is_draining=lambda: self.is_draining,
+            slots_of=lambda row: self.clusters.slots_of(self.driver.executor_of(row)),
+            view=lambda run_id: self._desk.inspect_run(run_id=run_id),
+        )
         self.on_progress()
-        upkeep.renew_calendars(self._context)
+        renewal.renew_calendars(self._context, self.on_progress)
         self.on_progress()
-        self.ignored = reconcile.everything(self._context)
+        self.ignored = reconcile.everything(self._context, on_progress=self.on_progress)
         self.on_progress()
         self.found = restored.enter_unknown(self._context)
         counts = self.driver.recover()
@@ -300,6 +318,7 @@ class SupervisorService:
             absent_from=seen,
             absent_until=self.started_at if seen is not None else None,
             mark_note=self.driver.mark_note,
+            others=self.clusters.rooms(),
         )
         return counts
 
@@ -323,7 +342,7 @@ class SupervisorService:
         """Close what is open, the lock last."""
         if "watching" in vars(self):
             self.watching.close(NoSupervisor("the supervisor has ended; watch again when one runs"))
-        for part in ("_server", "asides", "chores", "driver", "_waiter"):
+        for part in ("_stocking", "_server", "asides", "chores", "driver", "_waiter"):
             if part in vars(self):
                 getattr(self, part).close()
         if "_context" in vars(self):
@@ -336,11 +355,17 @@ class SupervisorService:
         """Take in what was reported, settle what is due, launch what was admitted; return when to do so again."""
         self.driver.take_in()
         self._look_after_keeper()
+        if self.clusters.look():
+            self._plan = replace(self._plan, others=self.clusters.rooms())
         self._look_at_files(patience_s)
         now = self._context.now()
         self._look_at_clock(now)
         jump = self.clock_watch.look(now)
         if self._may_admit():
+            prepared = self._ahead.commit(self._plan, now)
+            if prepared:
+                self.driver.launch_admitted(prepared)
+                self.narrator.admitted(prepared)
             for _ in range(10):  # what a launch that was refused gave free is given on at once
                 admitted = rounds.settle_round(self._context, self._plan, lambda asked: self._ask(asked, patience_s), now)
                 self.driver.launch_admitted(admitted)
@@ -350,6 +375,8 @@ class SupervisorService:
                 self.driver.take_in()
                 if not self._may_admit():
                     break
+        else:
+            self._ahead.let_go()
         self.narrator.look(jump)
         self.blocked.look(self._context)
         self.watching.tell()
@@ -403,14 +430,19 @@ class SupervisorService:
             self.ignored, self._looks.ignored = self._looks.ignored, None
 
     def _ask(self, questions: Sequence[Question], patience_s: float) -> Mapping[Subject, Verdict]:
-        asked = [(question.subject, self._check_of(question)) for question in questions]
-        return self._preflighter.ask(asked, patience_s=patience_s)
+        groups = rounds.same_checks(questions)
+        asked = [(key, self._check_of(group[0])) for key, group in groups.items()]
+        answers = self._preflighter.ask(asked, patience_s=patience_s)
+        return {question.subject: answer for key, answer in answers.items() for question in groups[key]}
 
     def _check_of(self, question: Question) -> Check:
         """Return the check to be made on a worker, with everything of the ledger looked up here."""
         row = question.row
         deployment, _ = self._context.deployment(row.deployment, row.deployment_revision)
         layout, bound, base = self._context.layout, question.definition.input, self._base
+        missing = executor_problem(deployment, self.settings.slurm)
+        if missing is not None:
+            return lambda: Verdict({"code": "preflight", "problems": [missing.to_json()]})
         return lambda: Verdict(preflight.check_preflight(deployment, layout, bound, base))
 
     def _next_wake(self, now: datetime) -> datetime | None:
@@ -420,8 +452,10 @@ class SupervisorService:
                 due = schedules.next_wake(connection)
             if due is not None:
                 is_held_up = due <= now  # by a preflight that is still asked, or by what keeps us from admitting
-                is_broken = self.health.is_exhausted or "keeper" in self.problems
+                is_broken = self.health.is_exhausted or "keeper" in self.problems or self.clusters.is_paused
                 again = timedelta(seconds=self.settings.poll_interval_s) if is_broken else _AGAIN
+                if not is_held_up and not is_broken and self._looks_ahead:
+                    due = self._ahead.wake_for(due, now, self._plan, lambda: lambda asked: self._ask(asked, _STALL_S))
                 times.append(now + again if is_held_up else due)
         moment = self._context.clock.monotonic()
         for at in (self.driver.next_timer(), *self._timers()):
@@ -439,6 +473,7 @@ class SupervisorService:
     # -- the loop --------------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
+        self._looks_ahead = self._context.clock.is_system  # one that is stepped through time is asked at its instants alone
         drained_at: float | None = None
         while True:
             if self._stop_asked and drained_at is None:
@@ -474,7 +509,7 @@ class SupervisorService:
 
     def _hand_out(self) -> bool:
         """Hand out one answer that was worked out elsewhere; return whether there was one."""
-        return self.asides.finish_one() or self._finish_starting()
+        return self.asides.finish_one() or self.by_hand.finish_one()
 
     def _guarded_round(self, patience_s: float) -> tuple[datetime | None, float | None]:
         """Do a round; where the machine refuses, say so, trust nothing that was held, and try again after a while (2.10)."""
@@ -494,6 +529,7 @@ class SupervisorService:
         self._solved("ledger")
         return wake, None
 
+    _looks_ahead = False  #: it wakes a little before an instant
     _must_recover = False  #: a write failed, and what was held is not to be trusted
 
     def _begin_again(self) -> None:
@@ -550,50 +586,6 @@ class SupervisorService:
 
         return self.watching.answer(params, session) if method == WATCH.name else self._answers(method, params)
 
-    def start_manual(self, deployment_id: str, given: Any) -> str:
-        """Enter a run by hand and have it launched; return its id. Raise Draining, and what `check_manual` raises."""
-        from wfctl.operations.runs import check_manual
-
-        if self.is_draining:
-            raise _draining()
-        return self._admit_manual(deployment_id, check_manual(self._context, deployment_id, given))
-
-    def begin_manual(self, deployment_id: str, given: Any) -> Deferred:
-        """Start a run by hand as `start_manual` does, with its preflight off the loop; the view of the run comes later."""
-        from wfctl.operations.runs import manual_input, preflight_for
-
-        if self.is_draining:
-            raise _draining()
-        bound = manual_input(given)
-        answer = self._starting.begin(deployment_id, bound, preflight_for(self._context, deployment_id, bound))
-        self._finish_starting()
-        return answer
-
-    def _finish_starting(self) -> bool:
-        if self.is_draining:
-            self._starting.give_up(_draining())
-        return self._starting.finish_one(
-            lambda each: self._desk.inspect_run(run_id=self._admit_manual(each.deployment_id, each.bound)),
-        )
-
-    def _admit_manual(self, deployment_id: str, bound: Mapping[str, Any]) -> str:
-        from wfctl.operations.runs import admit_manual
-
-        new = admit_manual(self._context, deployment_id, bound, self.driver.mark_note())
-        self.driver.launch_admitted([new])
-        return f"run-{new.number:06d}"
-
-    def resume(self, run_id: str, given: Any) -> None:
-        """Give input to an interrupted run. Raise Draining, NotFound, WrongState, InvalidDefinition, Saturated."""
-        from wfctl.operations.listing import require_run
-
-        row = require_run(self._context.ledger.connection, run_id)
-        if self.is_draining:
-            raise Draining(
-                f"the supervisor is draining and resumes nothing; resume {run_id} when that is over", {"run_id": run_id}
-            )
-        self.driver.resume(row.number, given, slots=self.settings.max_concurrent_runs)
-
     def drain(self, *, undo: bool) -> None:
         """Stop admission and refuse resumes without ending, or open again (7.6). Raise WrongState when it is ending anyway."""
         if self._stop_asked:
@@ -601,29 +593,13 @@ class SupervisorService:
         self.is_held = not undo
         LOG.info("admission %s", "is open again" if undo else "has stopped, by drain", extra={"action": "drain"})
 
-    def cancel(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
-        """Record a cancel and have the run's processes told. Raise NotFound, WrongState when it is over."""
-        from wfctl.core.model import FINISHED
-        from wfctl.operations.listing import require_run
-        from wfctl.operations.runs import already_over, cancel_driven, cancel_reason
-
-        row = require_run(self._context.ledger.connection, run_id)
-        if row.status in FINISHED:
-            raise already_over(row)
-        self.driver.doubts.refuse(row.number)
-        stop, grace = cancel_reason(self._context, reason), None if grace_s is None else timedelta(seconds=grace_s)
-        if row.number in self.driver.live or row.status is Status.INTERRUPTED or row.schedule is not None:
-            self.driver.stop(row.number, stop, grace=grace)
-        else:
-            cancel_driven(self._context, row, stop, grace)
-
     def reload(self) -> int:
         """Read settings and definitions again; return how many definitions were taken up. Bad settings leave the old ones."""
         before = definitions.count_revisions(self._context.ledger.connection)
         self.on_reload(True)
         try:
             self._reload_settings()
-            self.ignored = reconcile.everything(self._context)
+            self.ignored = _reread(self._context)
         finally:
             self.on_reload(False)  # whatever happens: systemd waits for it
         LOG.info("reloaded", extra={"action": "reloaded"})
@@ -642,7 +618,7 @@ class SupervisorService:
         self.on_reload(True)
         try:
             self._reload_settings()
-            answer = self.asides.ask(lambda store: (reconcile.everything(store.context), ledger_facts(store.context)), then=end)
+            answer = self.asides.ask(lambda store: (_reread(store.context), ledger_facts(store.context)), then=end)
         except BaseException:
             self.on_reload(False)
             raise
@@ -653,6 +629,7 @@ class SupervisorService:
         try:
             self.settings = self._load_settings()
             self._solved("settings")
+            self.clusters.reload()
         except WfctlError as error:
             self._problem("settings", f"the settings were not taken up: {error.message}")
         self._plan = RoundPlan(
@@ -661,9 +638,9 @@ class SupervisorService:
             absent_from=self._plan.absent_from,
             absent_until=self._plan.absent_until,
             mark_note=self.driver.mark_note,
+            others=self.clusters.rooms(),
         )
         self.notices.reload()
-        upkeep.renew_calendars(self._context)
 
     # -- saying so -------------------------------------------------------------------------------------------------------
 
@@ -677,8 +654,10 @@ class SupervisorService:
 _EXHAUSTED = (*USED_UP, errno.EIO)
 
 
-def _draining() -> Draining:
-    return Draining("the supervisor is draining and starts nothing; try again when it is back")
+def _reread(context: Context) -> list[str]:
+    """Look at calendars and definition files again; return what was found and ignored."""
+    renewal.renew_calendars(context)
+    return reconcile.everything(context)
 
 
 def _locked(lock: FileLock) -> StoreLocked:
