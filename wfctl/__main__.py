@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_NEW_OBJECTS = 20_000  #: made before garbage is looked for; most commands never make so many
+_NEW_OBJECTS = 100_000  #: made before garbage is looked for; most commands never make so many
 _INTERRUPTED = 130
 
 
@@ -15,6 +15,7 @@ def main() -> None:
         from wfctl.cli.app import run
 
         status = run()
+        gc.freeze()  # the interpreter looks for garbage once more as it ends, which takes a tenth of a short command
     except KeyboardInterrupt:
         status = _INTERRUPTED
     if status == _INTERRUPTED:

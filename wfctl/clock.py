@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wfctl.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Clock(Protocol):
@@ -70,15 +73,16 @@ def as_clock(given: Any = None) -> Clock:
     return GivenClock(given)
 
 
-def local_zone(etc: Path = Path("/etc")) -> str:
+def local_zone(etc: str | Path = "/etc") -> str:
     """Return the name of the zone that this machine's clock is set to, which is the one that cron reads its lines in."""
     try:
-        _, found, name = str((etc / "localtime").readlink()).rpartition("zoneinfo/")
+        _, found, name = os.readlink(f"{etc}/localtime").rpartition("zoneinfo/")
     except OSError:
         found, name = "", ""
     if not found:
         try:
-            name = (etc / "timezone").read_text(encoding="utf-8").strip()
+            with open(f"{etc}/timezone", encoding="utf-8") as file:
+                name = file.read().strip()
         except (OSError, UnicodeDecodeError):
             name = ""
     return "UTC" if name in ("", "Etc/UTC", "Etc/UCT", "UCT", "Universal", "Zulu") else name

@@ -7,7 +7,7 @@ less to make. `dataclasses.fields`, `replace` and `is_dataclass` take it as one 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
+from typing import Any, ClassVar, NoReturn, dataclass_transform
 
 
 def _refuse(message: str) -> NoReturn:
@@ -80,13 +80,6 @@ class Value:
         wrong += [f"was given {name} twice" for name in values if name in taken]
         wrong += [f"lacks {name}" for name in cls._names if name not in made]
         raise TypeError(f"{cls.__name__} {', '.join(wrong)}")
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        """Return a value of all its fields, unchecked, for who makes a thousand; the dict is the value's own from then on."""
-        made = object.__new__(cls)
-        object.__setattr__(made, "__dict__", values)
-        return made
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:

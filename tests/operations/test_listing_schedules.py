@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.support.story import World
+from wfctl.operations.listing_schedules import ListedSchedule, rows_of
+from wfctl.operations.shown import ScheduleView
 from wfctl.operations.store import init_store
 
 EACH_MINUTE = {"kind": "cron", "expression": "* * * * *", "timezone": "Europe/Budapest"}
@@ -53,6 +59,11 @@ def test_each_is_listed_as_it_is_shown_by_itself(world: World) -> None:
     }  # fmt: skip
     assert listed["held"].candidate is not None and listed["active"].active_runs
     assert {name: world.store.get_schedule(schedule_id=name) for name in listed} == listed
+    rows, _ = rows_of(world.store.context, include_deleted=True, status=None, limit=None, cursor=None)
+    assert {row.id for row in rows if isinstance(row, ListedSchedule)} == {"active", "finished", "interval", "waiting"}
+    for row in rows:
+        assert {name: getattr(row, name) for name in ScheduleView.field_names()} == vars(listed[row.id])
+        assert row.to_json() == listed[row.id].to_json()
 
 
 def test_a_clock_that_stepped_back_is_seen_in_the_list(world: World) -> None:
@@ -91,3 +102,56 @@ def test_many_that_are_well_take_no_more_questions_than_few(world: World) -> Non
             counts.append(len(asked))
         add(world, f"s{number}")
     assert counts[0] == counts[1] < 12
+
+
+def test_each_file_is_looked_at_once_and_none_is_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: Counter[str] = Counter()
+    opened: list[str] = []
+
+    class Entry:
+        def __init__(self, real: os.DirEntry[str]) -> None:
+            self.name, self._real = real.name, real
+
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            looks[self.name] += 1
+            return self._real.stat(follow_symlinks=follow_symlinks)
+
+    @contextlib.contextmanager
+    def scandir(path: str) -> Iterator[Iterator[Entry]]:
+        with real_scandir(path) as entries:
+            yield map(Entry, entries)
+
+    for number in range(9):
+        add(world, f"s{number}")
+    world.store.list_schedules()
+    real_scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "open", lambda path, *_, **__: opened.append(str(path)))
+    for name in ("stat", "lstat"):
+        monkeypatch.setattr(os, name, lambda path, **_: opened.append(str(path)))
+    assert len(world.store.list_schedules()) == 9
+    monkeypatch.undo()
+    assert looks == {f"{name}.toml": 1 for name in ("d", "broken", *(f"s{number}" for number in range(9)))}
+    assert opened == []
+
+
+def test_what_is_special_takes_a_few_questions_each(world: World) -> None:
+    for number in range(8):
+        add(world, f"s{number}", paused=number < 4)
+    asked: list[str] = []
+    world.store.context.ledger.connection.set_trace_callback(asked.append)
+    world.store.list_schedules()
+    world.store.context.ledger.connection.set_trace_callback(None)
+    assert len(asked) < 12 + 4 * 5
+
+
+@pytest.mark.parametrize("column", ["effective_from", "anchor", "watermark", "next_instant"])
+def test_7_4_an_instant_that_no_calendar_has_is_not_made_up(world: World, column: str) -> None:
+    add(world, "a")
+    add(world, "b")
+    with world.store.context.ledger.transaction() as connection:
+        row = "SELECT number FROM definitions WHERE id = 'a' AND kind = 1"
+        connection.execute(f"UPDATE schedules SET {column} = {2**62} WHERE number = ({row})")
+    a, b = world.store.list_schedules()
+    assert (a.state, b.state) == ("blocked", "active")
+    assert a == world.store.get_schedule(schedule_id="a")

@@ -7,12 +7,15 @@ import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from wfctl import init_store, open_store
 from wfctl.core.model import run_name, run_number
 from wfctl.errors import CannotCreate, InvalidArgument, NoStore, NotAllowed
 from wfctl.store import place
 from wfctl.store.disk import Disk
-from wfctl.store.layout import Layout, find_store
+from wfctl.store.layout import Layout, find_place, find_store
 from wfctl.store.place import check_place, filesystem_type, is_network_filesystem, make_store, open_place
 
 MOUNTS = """\
@@ -96,6 +99,13 @@ def test_the_store_is_found_in_this_order(flag: str | None, environ: dict[str, s
     assert find_store(flag, environ, is_root=is_root) == Path(expected)  # contract 2.1
 
 
+@given(st.lists(st.sampled_from(["a", "..", ".", "", "b c", "\udce9"]), min_size=1, max_size=6), st.booleans())
+def test_a_path_is_read_as_everywhere(parts: list[str], is_absolute: bool) -> None:
+    text = ("/" if is_absolute else "") + "/".join(parts)
+    if text and not text.startswith("//"):  # two of them first are another root, where there is one
+        assert find_place(text, {}) == str(find_store(text, {})) == str(Path.cwd() / text)
+
+
 def test_a_store_cannot_be_found_without_a_home_or_with_an_empty_flag() -> None:
     with pytest.raises(InvalidArgument):
         find_store(None, {}, is_root=False)
@@ -142,6 +152,15 @@ def test_a_store_is_opened_by_its_real_path(home: Path) -> None:
     make(home / "s")
     (home / "link").symlink_to("s")
     assert open_place(home / "link").root == (home / "s").resolve()
+
+
+@pytest.mark.parametrize("name", ["a b", "100%", "a?mode=ro", "a#b", "%41", "ünï", "\udce9", "a;b&c='", "a\\b"])
+def test_a_store_may_have_any_name(home: Path, name: str) -> None:
+    init_store(home / name / "s").close()
+    with open_store(os.fspath(home / name / "s")) as store:
+        assert store.root == home / name / "s"
+        assert store.list_schedules().items == ()
+    assert sorted(path.name for path in (home / name).iterdir()) == ["s"]
 
 
 def test_a_store_inside_another_is_refused(home: Path) -> None:

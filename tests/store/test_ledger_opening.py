@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sqlite3
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wfctl.errors import CannotCreate, DamagedStore, IoError, TimedOut
-from wfctl.store.ledger import Ledger, connection, definitions, schema
+from wfctl.store.ledger import Ledger, connection, copies, definitions, executions, schema
 from wfctl.store.ledger.schema import APPLICATION_ID, FORMAT
 
 
@@ -356,10 +357,87 @@ def test_every_format_has_its_migration() -> None:
     assert sorted(schema.MIGRATIONS) == list(range(1, FORMAT))
 
 
+_BEFORE_4 = (
+    "ALTER TABLE executions DROP COLUMN origin; DROP TABLE origins; DROP TABLE foreseen;"
+    " ALTER TABLE revisions ADD COLUMN calendar TEXT; PRAGMA user_version = 3;"
+)
+
+
+def _shape(rows: sqlite3.Connection) -> dict[str, list[object]]:
+    """Each table with its columns, each index with what it holds, however they came to be."""
+    names = rows.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+    return {
+        name: rows.execute(f"PRAGMA {kind}_{'xinfo' if kind == 'index' else 'info'}({name})").fetchall() for kind, name in names
+    }
+
+
+def test_2_5_executions_of_format_3_keep_their_marks(path: Path) -> None:
+    fresh = sqlite3.connect(path, isolation_level=None)
+    shape = _shape(fresh)
+    fresh.executescript(_BEFORE_4)
+    note = '{"boot":"b","since_ns":7,"keeper":"store","pid":8,"start_time":9}'
+    rows = [
+        (
+            1,
+            1,
+            0,
+            1,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        ),  # without a note, as no version leaves one
+        (2, 1, 0, 1, 1, 10, 20, 0, None, 5, 6, 0, '{"errno":2}', '{"code":"cancelled"}', None),
+        (2, 2, 1, 1, None, 30, None, None, None, None, None, None, None, None, note),
+    ]
+    fresh.executemany(f"INSERT INTO executions VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    fresh.close()
+    ledger = Ledger(path)
+    assert pragma(ledger, "user_version") == FORMAT
+    assert _shape(ledger.connection) == shape, "as in a new ledger"
+    assert ledger.connection.execute("SELECT * FROM executions ORDER BY run, k").fetchall() == [(*row, None) for row in rows]
+    unsettled = [(row.run, row.k, dict(row.mark)) for row in executions.unsettled(ledger.connection)]
+    assert unsettled == [(1, 1, {}), (2, 2, json.loads(note))]
+    ledger.close()
+    for copy in (path.with_name("ledger.db.format-3.backup"), path):
+        assert [(each.run, each.k, each.mark) for each in copies.unsettled(copy)] == [(2, 2, json.loads(note))]
+
+
+def test_2_5_revisions_of_format_3_keep_their_calendars(path: Path) -> None:
+    fresh = sqlite3.connect(path, isolation_level=None)
+    fresh.executescript(_BEFORE_4)
+    fresh.execute("INSERT INTO definitions (number, kind, id, revision, written, created_at) VALUES (1, 1, 's', 3, 1, 0)")
+    for revision, calendar in ((1, '{"until":1}'), (2, None), (3, b"damaged")):
+        fresh.execute(
+            "INSERT INTO revisions (definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain,"
+            " begins, calendar) VALUES (1, ?, 5, 'somebody', '7.0.0', '2024a', 'd', 'text', '{}', 6, ?)",
+            (revision, calendar),
+        )
+    fresh.close()
+    ledger = Ledger(path)
+    found = definitions.revisions(ledger.connection, 1, after=0, limit=9)
+    assert [(row.revision, row.content, row.begins, row.calendar) for row in found] == [
+        (1, "text", 6, '{"until":1}'), (2, "text", 6, None), (3, "text", 6, None),
+    ]  # fmt: skip
+    definitions.add_revision(ledger.connection, 1, definitions.RevisionRow(**{**vars(found[0]), "revision": 4}))
+    added = definitions.revision(ledger.connection, 1, 4)
+    assert added is not None
+    assert vars(added) == {**vars(found[0]), "revision": 4}
+    ledger.close()
+
+
 def test_2_5_revisions_of_format_2_stay_and_keep_no_calendar(path: Path) -> None:
     """What format 3 adds is taken away again, as an older wfctl left it."""
     fresh = sqlite3.connect(path, isolation_level=None)
     columns = fresh.execute("PRAGMA table_info(revisions)").fetchall()
+    fresh.executescript(_BEFORE_4)
     tables = {name for (name,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for name in tables & {"health", "notices"}:
         fresh.execute(f"DROP TABLE {name}")

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wfctl.core.model import Candidate, Settlement, Span, Status
 from wfctl.core.steps import Ended
 from wfctl.errors import DamagedStore
-from wfctl.store.ledger import Ledger, definitions, executions, occurrences, runs, schedules, sessions
+from wfctl.store.ledger import Ledger, admissions, definitions, executions, occurrences, runs, schedules, sessions
+from wfctl.store.ledger.numbers import ENDED_NUMBER, RARE, STATUS_NUMBER
+from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.runs import NewRun
-from wfctl.store.ledger.schema import ENDED_NUMBER, RARE, STATUS_NUMBER
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -153,6 +155,63 @@ def test_6_11_of_two_who_know_an_end_the_first_wins(ledger: Ledger) -> None:
     assert executions.unsettled(ledger.connection) == []
 
 
+NOTE = {"boot": "0a1b2c3d-0a1b-4a1b-8a1b-0a1b2c3d4e5f", "since_ns": 123_456_789_012_345, "keeper": "store", "protocol": 2}
+PROCESS = {"pid": 4_194_303, "start_time": 123_456_789, "boot": NOTE["boot"]}
+
+
+@pytest.mark.parametrize(
+    ("note", "more", "is_short"),
+    [
+        pytest.param(NOTE, PROCESS, True, id="of a process"),
+        pytest.param({**NOTE, "job": "17"}, {"node": "n1"}, False, id="with what only another version writes"),
+        pytest.param({}, PROCESS, False, id="without the time of the mark"),
+    ],
+)
+def test_6_2_a_mark_keeps_its_note_until_it_is_settled(
+    ledger: Ledger, note: dict[str, Any], more: dict[str, Any], is_short: bool
+) -> None:
+    with ledger.transaction() as connection:
+        executions.mark(connection, [(1, 1, 0, 1), (2, 1, 0, 1)], note)
+        row = executions.find(connection, 1, 1)
+        assert row is not None and row.mark == note and executions.unsettled(connection)[1].mark == note
+        executions.note_started(connection, row, started_at=NOON, identity=more)
+        row = executions.find(connection, 1, 1)
+        assert row is not None and row.mark == {**note, **more}
+        written = connection.execute("SELECT length(mark) FROM executions ORDER BY run").fetchall()
+        assert not is_short or (written[0][0] < 40 and written[1][0] < 20), "settled it is gone, and its room stays empty"
+        assert connection.execute("SELECT count(*) FROM origins").fetchone()[0] == is_short
+        executions.settle(connection, row, how=Ended.EXITED, started_at=NOON, ended_at=NOON, exit_status=0)
+        assert connection.execute("SELECT mark, origin FROM executions WHERE run = 1").fetchone() == (None, None)
+
+
+def test_a_mark_that_is_no_note_is_named(ledger: Ledger) -> None:
+    with ledger.transaction() as connection:
+        executions.mark(connection, [(1, 1, 0, 1)], NOTE)
+        for mark in ("[1", "[1,2", "{"):
+            connection.execute("UPDATE executions SET mark = ?", (mark,))
+            with pytest.raises(UnreadableRow, match="mark is no JSON"):
+                executions.find(connection, 1, 1)
+        connection.execute("UPDATE executions SET mark = '[7]'")
+        connection.execute("UPDATE origins SET note = 'x'")
+        with pytest.raises(UnreadableRow, match="origin is no JSON"):
+            executions.find(connection, 1, 1)
+
+
+def test_the_first_attempt_begins_with_its_run(ledger: Ledger) -> None:
+    with ledger.transaction() as connection:
+        runs.insert(connection, [new_run(1)])
+        row = runs.find(connection, 1)
+        assert row is not None and row.attempt_at is None
+        runs.change_status(connection, row, Status.RUNNING, started_at=NOON, attempt_at=NOON)
+        row = runs.find(connection, 1)
+        assert row is not None and row.attempt_at == row.started_at == NOON
+        assert connection.execute("SELECT attempt_at FROM runs").fetchone() == (None,)
+        runs.change_status(connection, row, Status.RUNNING, attempt=2, attempt_at=None)
+        assert (found := runs.find(connection, 1)) is not None and found.attempt_at is None
+        runs.set_fields(connection, 1, started_at=NOON, attempt_at=NOON + MINUTE)
+        assert (found := runs.find(connection, 1)) is not None and found.attempt_at == NOON + MINUTE
+
+
 def test_5_3_and_5_4_only_scheduled_unfinished_runs_hold_slots(ledger: Ledger) -> None:
     with ledger.transaction() as connection:
         for number, status in enumerate(sorted(Status), start=1):
@@ -172,11 +231,11 @@ def test_5_7_a_candidate_comes_back_as_it_was(ledger: Ledger) -> None:
     )
     with ledger.transaction() as connection:
         schedules.hold(connection, 2, held)
-        assert schedules.waiting_for_capacity(connection, limit=9, skip=0) == []
+        assert admissions.waiting_for_capacity(connection, limit=9) == []
         found = schedules.find(connection, 2)
         assert found is not None and found.candidate == held
         schedules.hold(connection, 2, replace(held, reason={"code": "capacity", "limit": 4}))
-        assert [row.number for row in schedules.waiting_for_capacity(connection, limit=9, skip=0)] == [2]
+        assert [row.number for row in admissions.waiting_for_capacity(connection, limit=9)] == [2]
         schedules.hold(connection, 2, None)
         assert schedules.with_candidate(connection, None) == []
 

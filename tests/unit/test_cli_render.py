@@ -7,7 +7,7 @@ import io
 import pytest
 
 from wfctl.cli.base import Common
-from wfctl.cli.render import Column, aligned, fit
+from wfctl.cli.render import Column, aligned, cells_of, fit
 from wfctl.cli.style import is_coloured, is_unicode
 
 
@@ -90,3 +90,13 @@ def test_glyphs(environ: dict[str, str], encoding: str, answer: bool) -> None:
 
 def test_ascii_is_obeyed() -> None:
     assert not is_unicode(Common(ascii=True, environ={"LANG": "en_US.UTF-8"}), Stream(is_terminal=True))
+
+
+def test_what_is_equal_in_a_column_is_written_once_and_as_it_is_alone() -> None:
+    written: list[float] = []
+    column = Column(key="x", title="X", raw=lambda it: it, write=lambda value: written.append(value) or f"<{value}\x1b>")
+    items = [1.5, None, 2.5, 1.5, 2.5]
+    held = [cells for (cells,) in map(cells_of([column]), items)]
+    assert column.texts(held) == ["<1.5\\x1b>", "", "<2.5\\x1b>", "<1.5\\x1b>", "<2.5\\x1b>"]
+    assert written == [1.5, 2.5]
+    assert column.texts(held) == [column.text(item) for item in items]

@@ -30,6 +30,14 @@ HEAVY = (
     "zoneinfo",
     "logging",
     "json",
+    "dataclasses",
+    "pathlib",
+    "urllib.parse",
+    "tomllib",
+    "hashlib",
+    "socket",
+    "subprocess",
+    "shutil",
 )
 
 
@@ -112,10 +120,11 @@ def test_every_error_code_is_explained() -> None:
 
 
 def loaded_by(*words: str, **environ: str) -> tuple[str, set[str]]:
-    """Run a command line in an interpreter of its own; return what it printed and every module it loaded."""
+    """Run a command line in an interpreter of its own; return what it printed and every module that it loaded itself."""
     program = (
         "import atexit, sys\n"
-        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"  # completion ends the process itself
+        "before = set(sys.modules)\n"  # an editable installation may load modules into every interpreter
+        "atexit.register(lambda: print('loaded:', *(set(sys.modules) - before), file=sys.stderr))\n"  # completion ends itself
         f"from wfctl.cli.app import run\nrun({list(words)!r})"
     )
     done = subprocess.run(
@@ -125,8 +134,16 @@ def loaded_by(*words: str, **environ: str) -> tuple[str, set[str]]:
         text=True,
         check=False,
     )
-    assert done.stdout, done.stderr
-    return done.stdout, set(done.stderr.split())
+    return done.stdout, set(done.stderr.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize("imported", ["wfctl", "wfctl.cli", "wfctl.cli.app", "wfctl.cli.schedules", "wfctl.operations.store"])
+def test_importing_loads_nothing_heavy(imported: str) -> None:
+    program = f"import sys; before = set(sys.modules); import {imported}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert imported in loaded
+    assert loaded.intersection(HEAVY) <= ({"sqlite3"} if imported == "wfctl.operations.store" else set())
 
 
 @pytest.mark.parametrize(
@@ -144,44 +161,74 @@ def loaded_by(*words: str, **environ: str) -> tuple[str, set[str]]:
     ],
 )
 def test_nothing_heavy_is_loaded_to_say_what_there_is(words: list[str], environ: dict[str, str]) -> None:
-    _, loaded = loaded_by(*words, **environ)
+    printed, loaded = loaded_by(*words, **environ)
+    assert printed
+    assert "wfctl.cli.app" in loaded
     assert not loaded.intersection(HEAVY)
 
 
 #: what a list in a pipe has no use for: calendars, files that did not change, networks, hashes, and whatever writes.
-NOT_FOR_LISTS = (
-    "rich",
-    "croniter",
-    "portalocker",
-    "jsonschema_rs",
-    "asyncio",
-    "importlib.metadata",
-    "tomllib",
+NOT_FOR_LISTS = {
+    *HEAVY,
+    "base64",
+    "heapq",
+    "shlex",
     "tomli_w",
-    "zoneinfo",
-    "logging",
-    "hashlib",
-    "socket",
-    "subprocess",
-    "shutil",
+    "wfctl.core.definition",
     "wfctl.core.trigger",
     "wfctl.core.admission",
+    "wfctl.cli.watching",
     "wfctl.operations.schedules",
     "wfctl.operations.reconcile",
+    "wfctl.operations.views",
     "wfctl.rpc.client",
+    "wfctl.rpc.door",
+    "wfctl.store.definitions",
     "wfctl.keeper",
     "wfctl.supervisor",
-)
+} - {"sqlite3"}
+#: what a list of schedules does not even load of itself
+NOT_FOR_SCHEDULES = {
+    *NOT_FOR_LISTS,
+    "wfctl.core.model",
+    "wfctl.operations.cursors",
+    "wfctl.operations.describe",
+    "wfctl.cli.style",
+}
+
+
+@pytest.fixture(scope="module")
+def listed_store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("lists") / "store"
+    world_with_history(root, 3, schedules=("a", "b")).stop()
+    return str(root)
 
 
 @pytest.mark.parametrize(
-    "words", [["schedules"], ["occurrences", "--limit", "2"], ["occurrences", "a"], ["runs"]], ids=lambda words: " ".join(words)
+    "words",
+    [["schedules"], ["deployments"], ["occurrences", "--limit", "2"], ["occurrences", "a"], ["runs"], ["runs", "--limit", "1"]],
+    ids=lambda words: " ".join(words),
 )
-def test_a_list_loads_what_it_shows_and_no_more(words: list[str], tmp_path: Path) -> None:
-    world_with_history(tmp_path / "store", 3, schedules=("a", "b")).stop()
-    printed, loaded = loaded_by("--store", str(tmp_path / "store"), *words)
-    assert len(printed.splitlines()) > 2
+def test_a_list_loads_what_it_shows_and_no_more(words: list[str], listed_store: str) -> None:
+    printed, loaded = loaded_by("--store", listed_store, *words)
+    assert len(printed.splitlines()) > 1
+    assert not loaded.intersection(NOT_FOR_SCHEDULES if words == ["schedules"] else NOT_FOR_LISTS)
+
+
+def test_schedules_that_are_paused_are_listed_without_calendars_too(tmp_path: Path) -> None:
+    world = world_with_history(tmp_path / "store", 1, schedules=("a", "b"))
+    world.store.pause_schedule(schedule_id="a", reason="for a while")
+    world.stop()
+    printed, loaded = loaded_by("--store", str(tmp_path / "store"), "schedules")
+    assert "paused" in printed
     assert not loaded.intersection(NOT_FOR_LISTS)
+
+
+def test_nobody_is_there_is_said_without_what_would_talk_to_somebody(listed_store: str) -> None:
+    printed, loaded = loaded_by("--store", listed_store, "status")
+    assert printed == ""
+    assert "wfctl.cli.failure" in loaded
+    assert not loaded.intersection({*HEAVY, "wfctl.rpc.client", "wfctl.operations.views", "wfctl.core.model"} - {"sqlite3"})
 
 
 def test_completion_of_ids_reads_file_names_alone(tmp_path: Path) -> None:

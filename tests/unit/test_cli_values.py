@@ -236,6 +236,11 @@ def test_every_code_of_a_reason_has_a_phrase() -> None:
         "max-steps",
         "ledger-restored",
         "ambiguous",
+        "time-limit",
+        "out-of-memory",
+        "preempted",
+        "node-failed",
+        "cancelled-outside",
     ]  # contract 8.7
     assert all(reasons.phrase({"code": code}) for code in codes)
     assert set(codes) == set(reasons.PHRASES)

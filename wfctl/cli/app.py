@@ -118,7 +118,7 @@ ROOT = {
     "occurrence": Entry("app:occurrence", "Look at one occurrence: what became of an instant.", _LOOK),
     "occurrences": Entry("occurrence:occurrences", "List occurrences, oldest first.", _LOOK),
     "run": Entry("app:run_group", "Work on one run.", _LOOK),
-    "runs": Entry("run:runs", "List the runs, oldest first.", _LOOK),
+    "runs": Entry("runs:runs", "List the runs, oldest first.", _LOOK),
     "timeline": Entry("timeline:timeline", "Draw what happened, what goes on and what is expected.", _LOOK),
     "simulate": Entry("simulate:simulate", "Play the schedules ahead of time and count what would happen.", _AHEAD),
     "load": Entry("load:load", "Show how many slots the coming days want, hour by hour.", _AHEAD),

@@ -5,10 +5,11 @@ Nothing heavy is imported here: `wfctl --help`, `--version` and completion pay f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from wfctl.operations.context import Context
     from wfctl.operations.store import Store
 
 FORMATS = ("table", "plain", "json", "jsonl", "csv", "name")
@@ -64,28 +66,58 @@ class Common:
 
     def root(self) -> Path:
         """Return the path of the store that is meant (contract 2.1). It need not exist."""
-        from wfctl.store.layout import find_store
+        from pathlib import Path
 
-        return find_store(self.store, self.environ)
+        return Path(self.place())
+
+    def place(self) -> str:
+        """Return what `root` does, as text."""
+        from wfctl.store.layout import find_place
+
+        return find_place(self.store, self.environ)
 
     def own_root(self) -> Path:
         """Return the path of the store, after root has become its owner for good (contract 2.7)."""
+        from pathlib import Path
+
+        return Path(self.own_place())
+
+    def own_place(self) -> str:
+        """Return what `own_root` does, as text."""
         from wfctl.store.place import assume_owner
 
-        root = self.root()
-        assume_owner(root)
-        return root
+        place = self.place()
+        assume_owner(place)
+        return place
 
     def open(self, *, may_log: bool = True) -> Store:
         """Open the store that is meant; a context manager. Raise NoStore, naming `wfctl init`, where there is none.
 
-        `may_log`: False for what only lists, so that not even the module that keeps records off stderr is loaded.
+        `may_log`: False for what only asks how things are, so that not even what keeps records off stderr is loaded.
         """
         from wfctl.rpc.door import open_store
 
+        place = self.own_place()
         if may_log or self.verbose:
             quieten_logs(self.verbose)
-        return open_store(self.own_root())
+        return open_store(place)
+
+    @contextlib.contextmanager
+    def listing(self) -> Iterator[Context]:
+        """Give the store that is meant to what lists it: without what asks the supervisor, changes something or may log.
+
+        Raise NoStore, naming `wfctl init`, where there is none.
+        """
+        from wfctl.operations.opening import open_context
+
+        place = self.own_place()
+        if self.verbose:
+            quieten_logs(self.verbose)
+        context = open_context(place)
+        try:
+            yield context
+        finally:
+            context.ledger.close()
 
     def now(self) -> datetime:
         """Return the wall clock."""
@@ -204,12 +236,14 @@ class Command(click.Command):
 # Groups that load late --------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class Entry:
     """A command of a group: where it is, and the line that help shows without loading it."""
 
-    home: str  #: `module:attribute`, below wfctl.cli
-    help: str
-    section: str = "Commands"
+    __slots__ = ("help", "home", "section")
+
+    def __init__(self, home: str, help: str, section: str = "Commands") -> None:
+        """`home`: `module:attribute`, below wfctl.cli."""
+        self.home, self.help, self.section = home, help, section
 
 
 class Group(click.Group):

@@ -5,18 +5,18 @@ Everything here is drawn from the error's data and from the command line; the me
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from wfctl.cli import values
 from wfctl.cli.text import cells, escape
 from wfctl.cli.words import Change, Line, Word
+from wfctl.core.json_text import dumps, loads
 from wfctl.errors import InvalidDefinition, NoSupervisor, Problem, WfctlError
+from wfctl.value import Value
 
 WIDEST = 70  #: cells of a line of which a part is marked
 _MOST = 12  #: problems that are shown with their place
@@ -38,8 +38,7 @@ _PAIRS = {"input": "given", "environment": "environment"}  #: table -> the optio
 _UNITS = ("/etc/systemd/system/wfctl.service", "/usr/lib/systemd/system/wfctl.service", "/lib/systemd/system/wfctl.service")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Value, kw_only=False):
     """Where something wrong was written: the text around it and which part of it is meant."""
 
     text: str
@@ -51,8 +50,7 @@ class Place:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Value, kw_only=False):
     """One thing that is wrong: what is said of it, where it was written, and what was perhaps meant."""
 
     place: Place | None
@@ -125,10 +123,10 @@ def _unquoted_text(error: WfctlError, line: Line) -> Fault | None:
 def _plain_scalar(text: str) -> str | None:
     """Return a number, true, false or null as JSON has it; None for any other text."""
     try:
-        value = json.loads(text)
+        value = loads(text)
     except ValueError:
         return None
-    return json.dumps(value) if value is None or isinstance(value, bool | int | float) else None
+    return dumps(value) if value is None or isinstance(value, bool | int | float) else None
 
 
 def _fault_of_data(data: Mapping[str, Any], line: Line) -> Fault:
@@ -273,7 +271,7 @@ def _fixes(error: WfctlError, faults: Sequence[Fault], line: Line, store: str | 
         return []
     has_store = any(word == "--store" or word.startswith("--store=") for word in words)
     named = ["--store", store] if store and words[0] == "wfctl" and not has_store else []
-    return [f"fix: {escape(shlex.join([words[0], *named, *words[1:]]))}"]
+    return [f"fix: {escape(values.command([words[0], *named, *words[1:]]))}"]
 
 
 def _longer(error: WfctlError, line: Line) -> list[str] | None:
@@ -377,9 +375,9 @@ def _retyped(title: str, line: Line, changes: Sequence[Change]) -> str:
     for change in changes:
         option = change.word.shown[: change.word.at]
         old = change.word.text[change.start : change.end]
-        whole = f"{option}{shlex.quote(change.value)}"
+        whole = f"{option}{values.command([change.value])}"
         is_hidden = change.word.is_secret and change.new != f'"{old}"'  # a number that is to be a text was told already
-        parts.append(f"{shlex.quote(change.new)} for {shlex.quote(old)}" if is_hidden else whole)
+        parts.append(f"{values.command([change.new])} for {values.command([old])}" if is_hidden else whole)
     return f"{title}the same line with {escape(' '.join(parts))}"
 
 

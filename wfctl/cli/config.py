@@ -19,6 +19,8 @@ def _meaning(setting: dict[str, Any]) -> str:
         return {
             "runs.min_free": "the smaller of 256 MiB and 5 % of the file system",
             "notify.command": "nobody is told",
+            "executors.slurm.shared": "there is no cluster",
+            "executors.slurm.conf": "where Slurm looks itself",
         }.get(key, "all is kept")
     return values.size(value) if key in _BYTES else ""
 

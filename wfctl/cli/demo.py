@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import demo_job, occurrence, render, run, streams, values
+from wfctl.cli import demo_job, occurrence, render, runs, streams, values
 from wfctl.cli.base import Common, command
-from wfctl.cli.logs import FINAL
+from wfctl.cli.runs import FINAL
 from wfctl.cli.text import count_of, escape
 from wfctl.core import reasons
 from wfctl.errors import CannotCreate, NoSupervisor, WfctlError
@@ -356,7 +356,7 @@ def _show(common: Common, found: Found, problems: list[str]) -> None:
     if not common.quiet:
         _write(common, occurrence.COLUMNS, found.occurrences, occurrence.SCHEMA)
         streams.answer("")
-        _write(common, run.columns(common.now()), found.runs, run.SCHEMA)
+        _write(common, runs.columns(common.now()), found.runs, runs.SCHEMA)
         streams.answer("")
     dash = "\u2013" if streams.is_utf8(sys.stdout) else "-"
     counts = Counter(str(it.status) for it in found.occurrences)

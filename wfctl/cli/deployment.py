@@ -52,8 +52,10 @@ COLUMNS = [
 @part_options
 def deployments(common: Common, include_deleted: bool, limit: int | None, cursor: str | None) -> None:
     """List the deployments."""
-    with common.open(may_log=False) as store:
-        page = store.list_deployments(include_deleted=include_deleted, limit=limit, cursor=cursor)
+    from wfctl.operations.listing_deployments import list_deployments
+
+    with common.listing() as context:
+        page = list_deployments(context, include_deleted=include_deleted, limit=limit, cursor=cursor)
     render.page(common, COLUMNS, page.items, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
     words = ["--include-deleted"] if include_deleted else []
     paging.say_next(common, page.next_cursor, limit, paging.line(common, "deployments", *words))
@@ -87,9 +89,19 @@ def details(view: DeploymentView, paint: Paint) -> str:
         ("input schema", escape(values.json_cell(definition.get("input_schema")))),
         ("kill grace", escape(definition.get("kill_grace") or "")),
         ("umask", escape(definition.get("umask") or "")),
+        ("runs on", escape(_runs_on(definition))),
         ("used by", escape(", ".join(view.schedules)) or "no schedule"),
     ]
     return "\n".join([*lines, render.pairs(facts, paint, indent=2)])
+
+
+def _runs_on(definition: Mapping[str, Any]) -> str:
+    """Where its runs are, where that is not this machine, and what they ask for there."""
+    if definition.get("executor") in (None, "local"):
+        return ""
+    needs = definition.get("slurm") or {}
+    asked = [f"{key}={' '.join(value) if isinstance(value, list) else value}" for key, value in needs.items() if value]
+    return " ".join([str(definition["executor"]), *asked])
 
 
 def headline(view: DeploymentView, paint: Paint) -> str:

@@ -40,6 +40,8 @@ DEPLOYMENT_HELP = {
     "environment_files": "files of NAME=TEXT lines, read at every launch",
     "kill_grace": "how long after TERM before KILL",
     "umask": "three octal digits, such as 022",
+    "executor": "local, this machine; or slurm, the cluster of [executors.slurm] in the settings",
+    "[slurm]": "partition, account, cpus, memory, time_limit, nodes, options: what its runs ask of the cluster",
     "[files]": '"name" = "sha256:...": pinned with `wfctl deployment set ID --file FILE`',
     "[input_schema]": "a JSON Schema that every input must satisfy",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,6 +42,8 @@ def _report(error: Exception, common: Common, arguments: list[str]) -> int:
     known = _as_known(error, common, arguments)
     form = common.output or _asked_format(arguments)
     if form in ("json", "jsonl"):
+        import json
+
         streams.talk(json.dumps(known.to_json(), default=str))
     elif form in ("csv", "name") or common.quiet or isinstance(known, Internal):
         streams.talk(escape_message(f"wfctl: {said(known)}"))

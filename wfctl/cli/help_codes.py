@@ -115,6 +115,21 @@ REASONS = {
     "ambiguous": """
         Records of the run contradict each other; what they say of its end cannot be trusted. `wfctl store verify` names the
         rows.""",
+    "time-limit": """
+        The cluster ended the run at the time limit of its job, that of the deployment's [slurm] table or of the partition. Its
+        effects may have happened, so it is not tried again: raise time_limit, or let the program stop earlier.""",
+    "out-of-memory": """
+        The run used more memory than its job has on the cluster. Raise memory in the deployment's [slurm] table. Its effects
+        may have happened, so it is not tried again by itself.""",
+    "preempted": """
+        The cluster gave the run's place to a job that goes before it. Its effects may have happened, so it is not tried again
+        by itself.""",
+    "node-failed": """
+        The node of the cluster that the run was on failed; the reason names it. Before this was recorded the node was asked to
+        end what might still be at work there. Effects may have happened: it is not tried again by itself.""",
+    "cancelled-outside": """
+        Somebody ended the run's job on the cluster, with scancel or as its administrator, not through wfctl. The reason names
+        the user where the cluster keeps accounts. `wfctl run cancel` is the way that leaves a reason.""",
 }
 
 #: code of a diagnostic, or of what `store verify` and `status` report -> what it means; core.contradictions has more

@@ -6,19 +6,20 @@ import codecs
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from wfctl.cli import streams, values
 from wfctl.cli.base import Common, StoredId, command
+from wfctl.cli.runs import FINAL
 from wfctl.cli.text import escape, escape_lines
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from wfctl.operations.store import Store
 
-FINAL = frozenset({"completed", "failed", "exhausted", "cancelled"})
 _POLL = 0.2  #: seconds between two looks at a run that is followed
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import paging, parse, render, streams, values, watching
+from wfctl.cli import paging, parse, render, streams, values
 from wfctl.cli.base import Common, StoredId, command
-from wfctl.cli.paging import paging_options
+from wfctl.cli.paging import paging_options, watch_option
 from wfctl.cli.render import Column
 from wfctl.cli.style import Paint
 from wfctl.cli.text import escape
@@ -55,10 +55,10 @@ COLUMNS = [
 @command()
 @click.argument("schedule_ids", metavar="[SCHEDULE]...", nargs=-1, type=StoredId("schedule"), help="Only of these schedules.")
 @paging_options
-@watching.watch_option
+@watch_option
 def occurrences(
     common: Common, schedule_ids: Sequence[str], limit: int | None, cursor: str | None, everything: bool, status: str | None,
-    since: str | None, until: str | None, is_watching: bool,
+    since: str | None, until: str | None, reverse: bool, is_watching: bool,
 ) -> None:  # fmt: skip
     """List occurrences, oldest first.
 
@@ -69,15 +69,18 @@ def occurrences(
     now = common.now()
     first, last = parse.moment(since, "--since", now), parse.moment(until, "--until", now)
     if is_watching:
-        watching.refuse_paging(cursor, everything, until)
+        from wfctl.cli import watching
+
+        watching.refuse_paging(cursor, everything, until, reverse)
         _watch(common, schedule_ids, limit, status, first)
         return
-    with common.open(may_log=False) as store:
+    chosen: dict[str, Any] = {"schedule_id": list(schedule_ids) or None, "status": status, "since": first, "until": last}
+    from wfctl.operations.listing import list_occurrences
+
+    with common.listing() as context:
         paging.write(
             common,
-            lambda size, place: store.list_schedule_occurrences(
-                schedule_id=list(schedule_ids) or None, limit=size, cursor=place, status=status, since=first, until=last
-            ),
+            lambda size, place: list_occurrences(context, limit=size, cursor=place, reverse=reverse, **chosen),
             COLUMNS,
             schema=SCHEMA,
             name=name_of,
@@ -88,6 +91,7 @@ def occurrences(
                 common,
                 "occurrences",
                 *schedule_ids,
+                *(["--reverse"] if reverse else []),
                 status=status,
                 since=values.instant(first) or None,
                 until=values.instant(last) or None,
@@ -96,6 +100,7 @@ def occurrences(
 
 
 def _watch(common: Common, schedule_ids: Sequence[str], limit: int | None, status: str | None, since: Any) -> None:
+    from wfctl.cli import watching
     from wfctl.operations.listing import newest_occurrences
     from wfctl.operations.watching import from_now_on
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from wfctl.cli import render, streams
+from wfctl.cli import render, streams, values
 from wfctl.cli.base import Common, Function
 from wfctl.cli.completing import STATUSES
 from wfctl.cli.render import Column
@@ -31,11 +31,12 @@ def page_options(function: Function) -> Function:
 
 
 def paging_options(function: Function) -> Function:
-    """Add `--limit`, `--cursor`, `--all`, `--status`, `--since` and `--until`."""
+    """Add `--limit`, `--cursor`, `--all`, `--status`, `--since`, `--until` and `--reverse`."""
     options = [
         click.option("--status", metavar="A,B,...", type=STATUSES, help="Only these statuses."),
         click.option("--since", metavar="TIME", help="Not before this instant, or this long ago: 2h, 7d."),
         click.option("--until", metavar="TIME", help="Before this instant, or before this long ago: 2h, 7d."),
+        click.option("-r", "--reverse", is_flag=True, help="The newest first; the pages after it lead back in time."),
     ]
     for option in reversed(options):
         function = option(function)
@@ -48,6 +49,12 @@ def part_options(function: Function) -> Function:
     function = click.option("--cursor", metavar="TOKEN", help=goes_on)(function)
     size = f"A page of so many, 1 to {LARGEST_LIMIT} (default: all of them)."
     return click.option("--limit", type=int, metavar="N", help=size)(function)
+
+
+def watch_option(function: Function) -> Function:
+    """Add `--watch`."""
+    says = "First the newest rows, as many as --limit asks for, then each change as it happens, until Ctrl-C."
+    return click.option("--watch", "is_watching", is_flag=True, help=says)(function)
 
 
 def write(
@@ -75,10 +82,8 @@ def write(
 def say_next(common: Common, following: str | None, limit: int | None, command: Sequence[str]) -> None:
     """Say on stderr how to see the next page, where there is one."""
     if following is not None and not common.quiet:
-        import shlex
-
         size = [] if limit is None else ["--limit", str(limit)]
-        streams.talk(f"next page: {escape(shlex.join([*command, *_format(common), *size, '--cursor', following]))}")
+        streams.talk(f"next page: {escape(values.command([*command, *_format(common), *size, '--cursor', following]))}")
 
 
 def _all(fetch: Fetch, limit: int, cursor: str | None) -> Iterator[Any]:

@@ -9,16 +9,19 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wfctl.cli import streams, values
 from wfctl.cli.base import Common
 from wfctl.cli.streams import is_utf8
-from wfctl.cli.style import STATUS_STYLE, Details, Paint, paint_for
 from wfctl.cli.text import UNSAFE, cells, escape, pad
 from wfctl.errors import InvalidArgument
+from wfctl.value import Value
+
+if TYPE_CHECKING:
+    from wfctl.cli.style import Details, Paint
 
 GAP = 2  #: blanks between columns
 NARROWEST = 14  #: cells to which a column of free text may shrink before it is hidden
@@ -28,11 +31,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Column:
     """A column of a list: its key (for --columns and csv), its title, and its two readings of an item.
 
-    `raw` is for programs, `show` for people (None: the raw value). A column to `keep` is never hidden: an id. `free` text may
-    shrink on a terminal. A `status` has a style and a glyph. An `extra` column is there only when asked for by name.
+    `raw` is for programs. For people there is what `show` makes of the item, or `write` of a raw value that is not None; else
+    the raw value. A column to `keep` is never hidden: an id. `free` text may shrink on a terminal. A `status` has a style and a
+    glyph. An `extra` column is there only when asked for by name.
     """
 
-    __slots__ = ("extra", "free", "keep", "key", "raw", "right", "show", "status", "title")
+    __slots__ = ("extra", "free", "keep", "key", "raw", "right", "show", "status", "title", "write")
 
     def __init__(
         self,
@@ -41,34 +45,47 @@ class Column:
         title: str,
         raw: Callable[[Any], Any],
         show: Callable[[Any], str] | None = None,
+        write: Callable[[Any], str] | None = None,
         right: bool = False,
         keep: bool = False,
         free: bool = False,
         status: bool = False,
         extra: bool = False,
     ) -> None:
-        self.key, self.title, self.raw, self.show = key, title, raw, show
+        self.key, self.title, self.raw, self.show, self.write = key, title, raw, show, write
         self.right, self.keep, self.free, self.status, self.extra = right, keep, free, status, extra
 
     def text(self, item: Any) -> str:
         """Return the cell for people, escaped; empty for nothing."""
         value = self.raw(item) if self.show is None else self.show(item)
-        return "" if value is None else escape(value)
+        return "" if value is None else escape(value if self.write is None else self.write(value))
 
-    def texts(self, items: Sequence[Any]) -> list[str]:
-        """Return the cells of several items: what `text` gives for each."""
-        found = ["" if value is None else str(value) for value in map(self.show or self.raw, items)]
+    def texts(self, held: Iterable[Any]) -> list[str]:
+        """Given what `show` or `raw` gives of several items, return their cells: what `text` gives for each."""
+        found = ["" if value is None else str(value) for value in held] if self.write is None else self._written(held)
         return found if "".join(found).isprintable() else [escape(text) for text in found]
+
+    def _written(self, held: Iterable[Any]) -> list[str]:
+        """Many rows hold what others hold: what is equal is written once."""
+        assert self.write is not None
+        known: dict[Any, str] = {None: ""}
+        found: list[str] = []
+        for value in held:
+            text = known.get(value)
+            if text is None:
+                text = known[value] = self.write(value)
+            found.append(text)
+        return found
 
 
 def instants(key: str, title: str, raw: Callable[[Any], Any], *, keep: bool = False, extra: bool = False) -> Column:
     """Return a column of instants."""
-    return Column(key=key, title=title, raw=raw, show=lambda it: values.instant(raw(it)), keep=keep, extra=extra)
+    return Column(key=key, title=title, raw=raw, write=values.instant, keep=keep, extra=extra)
 
 
 def durations(key: str, title: str, raw: Callable[[Any], Any]) -> Column:
     """Return a column of durations: seconds for programs, two units for people."""
-    return Column(key=key, title=title, raw=raw, show=lambda it: values.duration(raw(it)), right=True)
+    return Column(key=key, title=title, raw=raw, write=values.duration, right=True)
 
 
 # JSON -------------------------------------------------------------------------------------------------------------------
@@ -108,11 +125,12 @@ def page(
             for item in items:
                 streams.answer(escape(name(item)))
         case "csv":
-            _write_csv(common, _chosen(common, columns), items)
+            _write_csv(common, chosen(common, columns), items)
         case "table":
-            _write_table(common, _chosen(common, columns), list(items))
+            _write_table(common, chosen(common, columns), list(items))
         case _:
-            _write_plain(common, _chosen(common, columns), list(items))
+            shown = chosen(common, columns)
+            write_plain(common, shown, list(map(cells_of(shown), items)))
 
 
 def item(
@@ -132,8 +150,10 @@ def item(
         case "name":
             streams.answer(escape(name))
         case "csv":
-            _write_csv(common, _chosen(common, columns or _columns_of(view)), [view])
+            _write_csv(common, chosen(common, columns or _columns_of(view)), [view])
         case _:
+            from wfctl.cli.style import paint_for
+
             streams.answer(details(paint_for(common)))
 
 
@@ -155,7 +175,8 @@ def _columns_of(view: Any) -> list[Column]:
     return [of(key) for key in _document(view) if key != "schema"]
 
 
-def _chosen(common: Common, columns: Sequence[Column]) -> list[Column]:
+def chosen(common: Common, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns that --columns names, else those that need not be asked for. Raise InvalidArgument."""
     if common.columns is None:
         return [column for column in columns if not column.extra]
     known = {column.key: column for column in columns}
@@ -178,11 +199,20 @@ def _no_column(name: str, known: list[str]) -> InvalidArgument:
 # Plain columns ----------------------------------------------------------------------------------------------------------
 
 
-def _write_plain(common: Common, columns: Sequence[Column], items: Sequence[Any]) -> None:
-    shown = [[text or "-" for text in column.texts(items)] for column in columns]
+def cells_of(columns: Sequence[Column]) -> Callable[[Any], list[Any]]:
+    """Return what reads out of an item what plain columns hold of it."""
+    readers = [column.show or column.raw for column in columns]
+    return lambda it: [read(it) for read in readers]
+
+
+def write_plain(common: Common, columns: Sequence[Column], held: Sequence[list[Any]]) -> None:
+    """Write a list in plain columns. `held`: what `cells_of` reads out of each item; the items need not be there any more."""
+    by_column = zip(*held, strict=True) if held else [()] * len(columns)
+    shown = [[text or "-" for text in column.texts(each)] for column, each in zip(columns, by_column, strict=True)]
     if not common.no_header:
         shown = [[column.title, *texts] for column, texts in zip(columns, shown, strict=True)]
-    streams.raw("".join(f"{line}\n" for line in _lines(shown, [column.right for column in columns])))
+    lines = _lines(shown, [column.right for column in columns])
+    streams.raw("\n".join([*lines, ""]))
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[str]:
@@ -225,7 +255,7 @@ class Growing:
         if common.output in ("json", "csv", "name"):
             raise click.UsageError(f"-o {common.output} cannot be written while rows still come; use -o jsonl with --watch")
         self._common = common
-        self._columns = _chosen(common, columns)
+        self._columns = chosen(common, columns)
         self._schema, self._name = schema, name
         titles = [0 if common.no_header else cells(column.title) for column in self._columns]
         self._widths = [max(title, least.get(column.key, 0)) for column, title in zip(self._columns, titles, strict=True)]
@@ -249,6 +279,8 @@ class Growing:
             streams.answer(self._line(row, fitted, it))
 
     def _line(self, row: Sequence[str], fitted: Fit, it: Any) -> str:
+        from wfctl.cli.style import STATUS_STYLE, paint_for
+
         paint = paint_for(self._common)
         parts = []
         for index, width in zip(fitted.shown, fitted.widths, strict=True):
@@ -305,7 +337,7 @@ def csv_cell(value: Any) -> str:
 def _csv_text(value: Any) -> str:
     from datetime import datetime
 
-    from wfctl.operations.views import plain
+    from wfctl.operations.shown import plain
 
     return values.instant(value) if isinstance(value, datetime) else values.json_cell(plain(value))
 
@@ -326,7 +358,7 @@ def terminal_width() -> int | None:
         return 80
 
 
-class Fit(NamedTuple):
+class Fit(Value, kw_only=False):
     """Which columns of a table are shown, and how wide each is."""
 
     shown: tuple[int, ...]
@@ -357,6 +389,8 @@ def fit(columns: Sequence[Column], natural: Sequence[int], width: int | None) ->
 
 
 def _write_table(common: Common, columns: Sequence[Column], items: Sequence[Any]) -> None:
+    from wfctl.cli.style import paint_for
+
     paint = paint_for(common)
     if not items:
         if not common.quiet:
@@ -437,6 +471,8 @@ def _draw(
 
 def _cell(column: Column, it: Any, text: str, width: int, paint: Paint) -> Any:
     from rich.text import Text
+
+    from wfctl.cli.style import STATUS_STYLE
 
     shown = Text(text or paint.dash, style=STATUS_STYLE.get(str(column.raw(it)), "") if column.status else "", end="")
     if shown.cell_len > width:

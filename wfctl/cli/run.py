@@ -1,18 +1,17 @@
-"""`wfctl run start|show|cancel` and `wfctl runs`."""
+"""`wfctl run show|start|resume|cancel`. The list is in `runs`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wfctl.cli import paging, parse, prompt, render, streams, values, watching
+from wfctl.cli import parse, prompt, render, streams, values
 from wfctl.cli.base import Common, StoredId, command, dry_run_option
-from wfctl.cli.logs import FINAL, Echo, pump_all
-from wfctl.cli.paging import paging_options
-from wfctl.cli.render import Column
+from wfctl.cli.logs import Echo, pump_all
+from wfctl.cli.runs import FINAL, SCHEMA, columns, ended, occurrence, why
 from wfctl.cli.style import Paint, paint_for
 from wfctl.cli.text import count_of, escape
 from wfctl.core import reasons
@@ -20,139 +19,13 @@ from wfctl.errors import InvalidDefinition, PreflightFailed, WfctlError
 
 if TYPE_CHECKING:
     from wfctl.operations.store import Store
-    from wfctl.operations.views import ExecutionView, RunView, TransitionView
+    from wfctl.operations.views import ExecutionView, RunView
 
-SCHEMA = "wfctl/runs.v1"
 _RARE = ("LEFT BEHIND", "WHY")  #: columns of the executions of a run that are there only where something stands in them
 _run_id = click.argument("run_id", metavar="RUN", type=StoredId("run"), help="The id of the run: run-000001.")
 
 
-def _occurrence(view: RunView) -> str:
-    return f"{view.schedule_id}@{values.instant(view.instant)}" if view.schedule_id else "manual"
-
-
-def _ended(view: Any) -> str:
-    """How a run or an execution ended: its exit status, or the name of the signal."""
-    if view.signal:
-        return reasons.signal_name(view.signal)
-    return "" if view.exit_status is None else str(view.exit_status)
-
-
-def _why(view: RunView) -> str:
-    if view.status == "interrupted" and isinstance(view.interrupt, dict):
-        return f"waits for input: {view.interrupt.get('message') or values.json_cell(view.interrupt)}"
-    said = reasons.phrase(view.reason)
-    return f"{said}; overdue" if said and view.overdue else ("overdue" if view.overdue else said)
-
-
-def _total(view: RunView, key: str) -> Any:
-    """The sum of a figure over all executions, of memory the largest; None where none is known."""
-    known = [getattr(execution, key) for execution in view.trace if getattr(execution, key) is not None]
-    return None if not known else max(known) if key == "max_rss_bytes" else sum(known)
-
-
-def columns(now: datetime | Callable[[], datetime]) -> list[Column]:
-    def took(view: RunView) -> float | None:
-        until = None if view.status in FINAL else now() if callable(now) else now
-        return values.elapsed(view.started_at, view.ended_at, until)
-
-    def peak(view: RunView) -> Any:
-        return _total(view, "max_rss_bytes")
-
-    return [
-        Column(key="run_id", title="RUN", raw=lambda it: it.run_id, keep=True),
-        Column(key="status", title="STATUS", raw=lambda it: it.status, status=True, keep=True),
-        Column(key="occurrence", title="OCCURRENCE", raw=_occurrence, keep=True),
-        render.durations("duration_s", "TOOK", took),
-        Column(key="exit_status", title="EXIT", raw=lambda it: it.exit_status, show=_ended, right=True),
-        Column(key="reason", title="WHY", raw=lambda it: it.reason, show=_why, free=True, keep=True),
-        render.instants("started_at", "STARTED (UTC)", lambda it: it.started_at),
-        Column(key="deployment_id", title="DEPLOYMENT", raw=lambda it: it.deployment_id),
-        render.durations("cpu_s", "CPU", lambda it: _total(it, "cpu_s")),
-        Column(key="max_rss_bytes", title="PEAK", raw=peak, show=lambda it: values.size(peak(it)), right=True),
-        Column(key="attempt", title="ATTEMPT", raw=lambda it: it.attempt, right=True, extra=True),
-        Column(
-            key="deployment_revision", title="DEPLOYMENT REV", raw=lambda it: it.deployment_revision, right=True, extra=True
-        ),
-        render.instants("ended_at", "ENDED (UTC)", lambda it: it.ended_at, extra=True),
-        Column(key="signal", title="SIGNAL", raw=lambda it: it.signal, right=True, extra=True),
-    ]
-
-
 # Looking ----------------------------------------------------------------------------------------------------------------
-
-
-@command()
-@click.option("--schedule", "schedule_id", metavar="ID", type=StoredId("schedule"), help="Only runs of this schedule.")
-@click.option("--deployment", "deployment_id", metavar="ID", type=StoredId("deployment"), help="Only runs of this deployment.")
-@paging_options
-@watching.watch_option
-def runs(
-    common: Common, schedule_id: str | None, deployment_id: str | None, limit: int | None, cursor: str | None, everything: bool,
-    status: str | None, since: str | None, until: str | None, is_watching: bool,
-) -> None:  # fmt: skip
-    """List the runs, oldest first.
-
-    With --watch the newest are listed, and then a row is added for each change of a run, with a supervisor or without; -o jsonl
-    is the form for programs.
-    """
-    now = common.now()
-    first, last = parse.moment(since, "--since", now), parse.moment(until, "--until", now)
-    chosen: dict[str, Any] = {
-        "schedule_id": schedule_id,
-        "deployment_id": deployment_id,
-        "status": status,
-        "since": first,
-        "until": last,
-    }
-    if is_watching:
-        watching.refuse_paging(cursor, everything, until)
-        del chosen["until"]
-        _watch(common, chosen, limit)
-        return
-    with common.open(may_log=False) as store:
-        paging.write(
-            common,
-            lambda size, place: store.list_runs(limit=size, cursor=place, **chosen),
-            columns(now),
-            schema=SCHEMA,
-            name=lambda it: it.run_id,
-            limit=limit,
-            cursor=cursor,
-            everything=everything,
-            command=paging.line(
-                common,
-                "runs",
-                schedule=schedule_id,
-                deployment=deployment_id,
-                status=status,
-                since=values.instant(first) or None,
-                until=values.instant(last) or None,
-            ),
-        )
-
-
-def _watch(common: Common, chosen: dict[str, Any], limit: int | None) -> None:
-    from wfctl.operations.listing import newest_runs
-    from wfctl.operations.watching import from_now_on
-
-    chosen_ids = [chosen["schedule_id"]] if chosen["schedule_id"] else []
-    least = watching.least_widths(common, chosen_ids, longest_status="interrupted")
-    rows = render.Growing(common, columns(common.now), schema=SCHEMA, name=lambda it: it.run_id, least=least)
-
-    def row_of(change: TransitionView) -> RunView | None:
-        view = watching.run_row(store, change)
-        wanted = chosen["deployment_id"]
-        return view if view is None or wanted in (None, view.deployment_id) else None
-
-    with common.open() as store:
-        newest, changes = from_now_on(
-            store,
-            lambda context: newest_runs(context, limit=watching.limit_of(limit), **chosen),
-            schedule_id=chosen["schedule_id"],
-            status=chosen["status"],
-        )
-        watching.follow(rows, newest, changes, row_of)
 
 
 @command()
@@ -168,15 +41,16 @@ def show(common: Common, run_id: str) -> None:
 def _details(view: RunView, paint: Paint, now: datetime) -> str:
     took = values.elapsed(view.started_at, view.ended_at, None if view.status in FINAL else now)
     facts = [
-        ("occurrence", escape(_occurrence(view)) if view.schedule_id else ""),
+        ("occurrence", escape(occurrence(view)) if view.schedule_id else ""),
         ("deployment", f"{escape(view.deployment_id)} revision {view.deployment_revision}" if view.deployment_id else ""),
-        ("why", escape(_why(view))),
+        ("why", escape(why(view))),
         ("attempt", str(view.attempt) if (view.attempt or 1) > 1 else ""),
+        ("runs on", escape(_place(view))),
         ("admitted", values.instant(view.admitted_at)),
         ("started", values.instant(view.started_at)),
         ("ended", values.instant(view.ended_at)),
         ("took", values.duration(took)),
-        ("exit", _ended(view)),
+        ("exit", ended(view)),
         ("ended after", "" if view.max_run_s is None else values.duration(view.max_run_s)),
         ("input", escape(values.json_cell(view.input or None))),
         ("output", escape(values.json_cell(view.output))),
@@ -189,6 +63,16 @@ def _details(view: RunView, paint: Paint, now: datetime) -> str:
     return "\n".join([head, render.pairs(facts, paint, indent=2), *(["", *trace] if view.trace else [])])
 
 
+def _place(view: RunView) -> str:
+    """Where on a cluster it is, and what the cluster says of it."""
+    place = view.place
+    if place is None:
+        return ""
+    parts = [str(place["executor"]), *(f"{name} {place[name]}" for name in ("job", "node") if place.get(name))]
+    said = place.get("state") or ""
+    return " ".join(parts) + (f": {said}" if said else "") + (f" ({place['reason']})" if said and place.get("reason") else "")
+
+
 def _trace_rows(trace: Sequence[ExecutionView], now: datetime) -> list[list[str]]:
     header = ["K", "STEP", "ATTEMPT", "STARTED (UTC)", "TOOK", "EXIT", "CPU", "PEAK", "LEFT BEHIND", "WHY"]
     rows = [
@@ -198,7 +82,7 @@ def _trace_rows(trace: Sequence[ExecutionView], now: datetime) -> list[list[str]
             str(it.attempt),
             values.instant(it.started_at) or "-",
             values.duration(values.elapsed(it.started_at, it.ended_at, now)) or "-",
-            _ended(it) or "-",
+            ended(it) or "-",
             values.duration(it.cpu_s) or "-",
             values.size(it.max_rss_bytes) or "-",
             str(it.left_behind or "-"),
@@ -298,7 +182,7 @@ def outcome(view: RunView) -> str:
     """Return how a run ended, or that it waits, in one line."""
     took = values.duration(values.elapsed(view.started_at, view.ended_at))
     said = f"{view.run_id} {view.status}" + (f" after {took}" if took else "")
-    reason = _why(view)
+    reason = why(view)
     if view.status == "interrupted":
         return f"{escape(said)}: {escape(reason)}; go on with `{answer_line(view)}`"
     return escape(f"{said}: {reason}" if reason else said)

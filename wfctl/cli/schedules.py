@@ -16,19 +16,20 @@ from wfctl.cli.render import Column
 from wfctl.cli.text import count_of, escape
 
 if TYPE_CHECKING:
-    from wfctl.operations.views import ScheduleView
+    from wfctl.operations.listing_schedules import ListedSchedule
+    from wfctl.operations.shown import ScheduleView
 
 STATES = ("active", "paused", "blocked", "finished", "deleted")
 SCHEMA = "wfctl/schedules.v1"
 _MOST_BLOCKED = 5  #: of which the list says what blocks them
 
 
-def _field(name: str) -> Callable[[ScheduleView], Any]:
+def _field(name: str) -> Callable[[ScheduleView | ListedSchedule], Any]:
     return lambda view: (view.definition or {}).get(name)
 
 
 def columns(now: datetime) -> list[Column]:
-    def left(view: ScheduleView) -> float | None:
+    def left(view: ScheduleView | ListedSchedule) -> float | None:
         return None if view.next_instant is None else (view.next_instant - now).total_seconds()
 
     return [
@@ -36,7 +37,7 @@ def columns(now: datetime) -> list[Column]:
         Column(key="state", title="STATE", raw=lambda it: it.state, status=True, keep=True),
         Column(key="trigger", title="TRIGGER", raw=_field("trigger"), show=lambda it: values.trigger(_field("trigger")(it))),
         render.instants("next_instant", "NEXT (UTC)", lambda it: it.next_instant),
-        Column(key="left", title="LEFT", raw=left, show=lambda it: values.relative(it.next_instant, now)),
+        Column(key="left", title="LEFT", raw=left, write=values.ahead),
         Column(key="revision", title="REV", raw=lambda it: it.revision, right=True),
         Column(key="active_runs", title="ACTIVE", raw=lambda it: len(it.active_runs), right=True),
         Column(key="deployment", title="DEPLOYMENT", raw=_field("deployment")),
@@ -48,7 +49,7 @@ def columns(now: datetime) -> list[Column]:
     ]
 
 
-def remark(view: ScheduleView) -> str | None:
+def remark(view: ScheduleView | ListedSchedule) -> str | None:
     """What is most worth knowing of a schedule: why it is blocked or paused, else its notes."""
     if view.diagnostic:
         return str(view.diagnostic.get("message") or view.diagnostic.get("code"))
@@ -75,18 +76,25 @@ def schedules(
     common: Common, state: str | None, sort: str, include_deleted: bool, limit: int | None, cursor: str | None
 ) -> None:
     """List the schedules."""
+    from wfctl.operations.listing_schedules import rows_of
+
     if sort == "next" and (limit is not None or cursor is not None):
         raise click.UsageError("--sort next takes the whole list: leave out --limit and --cursor")
     now = common.now()
-    with common.open(may_log=False) as store:
-        page = store.list_schedules(include_deleted=include_deleted, status=state, limit=limit, cursor=cursor)
-    found = list(page.items)
-    if sort == "next":
-        found.sort(key=lambda view: (view.next_instant is None, view.next_instant, view.id))
-    render.page(common, columns(now), found, schema=page.list_schema, name=lambda it: it.id, next_cursor=page.next_cursor)
+    is_plain = common.format == "plain" and sort == "id"
+    chosen: dict[str, Any] = {"include_deleted": include_deleted, "status": state, "limit": limit, "cursor": cursor}
+    with common.listing() as context:
+        shown = render.chosen(common, columns(now)) if is_plain else ()
+        found, following = rows_of(context, **chosen, make=render.cells_of(shown) if is_plain else None)
+    if is_plain:
+        render.write_plain(common, shown, found)
+    else:
+        if sort == "next":
+            found.sort(key=lambda view: (view.next_instant is None, view.next_instant, view.id))
+        render.page(common, columns(now), found, schema=SCHEMA, name=lambda it: it.id, next_cursor=following)
     words = ["--include-deleted"] if include_deleted else []
-    paging.say_next(common, page.next_cursor, limit, paging.line(common, "schedules", *words, state=state))
-    if common.format == "table" and found and page.next_cursor is None and cursor is None and not common.quiet:
+    paging.say_next(common, following, limit, paging.line(common, "schedules", *words, state=state))
+    if common.format == "table" and found and following is None and cursor is None and not common.quiet:
         counts = [
             f"{sum(view.state == word for view in found)} {word}"
             for word in STATES
@@ -96,7 +104,7 @@ def schedules(
         _say_blocked([view for view in found if view.state == "blocked"])
 
 
-def _say_blocked(views: Sequence[ScheduleView]) -> None:
+def _say_blocked(views: Sequence[ScheduleView | ListedSchedule]) -> None:
     """Name what blocks schedules, and what mends it: NOTES may be cut, or hidden, where a terminal is narrow."""
     from wfctl.cli.server import mended_by
 

@@ -34,7 +34,7 @@ def status(common: Common, every_s: float | None) -> int:
     """
     if every_s is not None:
         return watch(common, every_s)
-    with common.open() as store:
+    with common.open(may_log=False) as store:
         view = status_text.ask(store)
         asking = list(store.list_runs(status="interrupted", limit=_ASKING).items) if common.is_human else []
     now = common.now()

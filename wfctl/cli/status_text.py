@@ -32,13 +32,13 @@ def ask(store: Store, patience_s: float = PATIENCE_S) -> StatusView:
 def _is_owned(store: Store) -> bool:
     from wfctl.store.locks import is_held
 
-    return is_held(store.context.layout.scheduler_lock)
+    return is_held(store.context.layout.path_of("scheduler_lock"))
 
 
 def _silent(store: Store, what: str) -> TimedOut:
     from wfctl.store.locks import read_owner
 
-    owner = read_owner(store.context.layout.scheduler_lock)
+    owner = read_owner(store.context.layout.path_of("scheduler_lock"))
     who = "the supervisor" if owner is None else f"the supervisor with pid {owner.pid} on {owner.host}"
     said = f"{who} holds the store and {what}: it is starting or ending, waits for the disk, or hangs; its log says more"
     return TimedOut(said, {} if owner is None else {"pid": owner.pid, "host": owner.host})
@@ -49,7 +49,8 @@ def head(view: StatusView, paint: Paint, now: datetime) -> list[str]:
     up = values.duration(values.elapsed(view.started_at, None, now))
     parts = [
         f"supervisor: {paint.status(view.state)} (pid {view.pid}, up {up})",
-        f"slots {view.slots_used}/{view.slots_total}",
+        f"slots {view.slots_used}/{view.slots_total}"
+        + "".join(f", {escape(each['name'])} {each['slots_used']}/{each['slots_total']}" for each in view.executors),
         _coming(view, now),
         *_counted(view, paint, now),
     ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from wfctl.cli.base import Common
 from wfctl.cli.streams import is_utf8
+from wfctl.value import Value
 
 #: style -> SGR parameters; the names are those of rich too
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -38,7 +39,7 @@ _LOOKS = {
 STATUS_STYLE = {word: style for word, (style, _) in _LOOKS.items()}
 
 
-class Paint(NamedTuple):
+class Paint(Value, kw_only=False):
     """How a stream may be drawn on."""
 
     colour: bool

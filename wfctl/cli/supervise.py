@@ -8,6 +8,8 @@ import click
 
 from wfctl.cli.base import Common, command
 
+_NEW_OBJECTS = 20_000  #: made before the young are looked through for garbage: fewer than in a short command, to be quick
+
 
 @command()
 @click.option("--standby", is_flag=True, help="Where another supervisor holds the store, wait and take over.")
@@ -29,8 +31,11 @@ def supervise(common: Common, standby: bool, until_idle: bool, log_format: str |
     One supervisor a store. SIGTERM or Ctrl-C stops admission and drains; a second Ctrl-C ends the wait. Runs outlive it: the
     next supervisor adopts them. SIGHUP reads settings and definitions again. The log goes to stderr.
     """
+    import gc
+
     from wfctl.supervisor.run import supervise as run
 
+    gc.set_threshold(_NEW_OBJECTS)
     flags = {f"supervisor.{key}": value for key, value in settings.items() if value is not None}
     status: int = run(
         common.own_root(), flags=flags, standby=standby, until_idle=until_idle, log_format=log_format, environ=common.environ

@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from wfctl.core.duration import brief
+from wfctl.core.duration import brief, brief_seconds
 from wfctl.core.instants import format_instant, parse_instant
+
+#: what a shell takes as it is
+_UNQUOTED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 
 
 def duration(seconds: float | timedelta | None) -> str:
     """Return a duration in its two largest units, such as `2h 05m`, `41s`, `12ms`; empty for None."""
     if seconds is None:
         return ""
-    return brief(seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
+    return brief(seconds) if isinstance(seconds, timedelta) else brief_seconds(round(seconds, 6))
 
 
 def instant(value: datetime | str | None) -> str:
@@ -34,12 +37,18 @@ def relative(value: datetime | str | None, now: datetime) -> str:
     at = as_datetime(value)
     if at is None:
         return ""
-    seconds = round((at - now).total_seconds())
-    return f"in {_whole(seconds)}" if at >= now else f"{_whole(-seconds)} ago"
+    return ahead((at - now).total_seconds())
 
 
-def _whole(seconds: int) -> str:
-    return brief(timedelta(seconds=max(1, seconds)))
+def ahead(seconds: float | None) -> str:
+    """Given how far ahead something is, return it as `relative` does."""
+    if seconds is None:
+        return ""
+    return f"in {_whole(seconds)}" if seconds >= 0 else f"{_whole(-seconds)} ago"
+
+
+def _whole(seconds: float) -> str:
+    return brief_seconds(max(1, round(seconds)))
 
 
 def elapsed(start: datetime | str | None, end: datetime | str | None, now: datetime | None = None) -> float | None:
@@ -62,9 +71,12 @@ def size(number: int | None) -> str:
 
 def command(arguments: Sequence[str]) -> str:
     """Return an argument vector as a shell would take it."""
+    words = [str(argument) for argument in arguments]
+    if all(words) and not "".join(words).strip(_UNQUOTED):
+        return " ".join(words)
     import shlex
 
-    return shlex.join([str(argument) for argument in arguments])
+    return shlex.join(words)
 
 
 def trigger(plain: Mapping[str, Any] | None) -> str:

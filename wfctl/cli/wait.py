@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from wfctl.cli import occurrence as occurrences
-from wfctl.cli import parse, render, streams
-from wfctl.cli import run as runs
+from wfctl.cli import parse, render, runs, streams
 from wfctl.cli.base import Common, StoredId, command
 from wfctl.cli.completing import STATUS
+from wfctl.cli.run import outcome
 from wfctl.cli.style import paint_for
 from wfctl.cli.text import escape
 from wfctl.core.model import Status
@@ -48,7 +48,7 @@ def run_wait(common: Common, run_ids: Sequence[str], any_one: bool, timeout: str
             any_one=any_one,
             timeout=seconds,
             on_end=lambda view: _write_ended(common, view) if is_streaming else None,
-            on_interrupt=lambda view: _talk(common, runs.outcome(view)),
+            on_interrupt=lambda view: _talk(common, outcome(view)),
         )
     if not is_streaming:
         _write_all(common, over, is_list=len(run_ids) > 1)
@@ -56,7 +56,7 @@ def run_wait(common: Common, run_ids: Sequence[str], any_one: bool, timeout: str
 
 
 def _write_ended(common: Common, view: RunView) -> None:
-    render.item(common, view, details=lambda _: runs.outcome(view), name=view.run_id)
+    render.item(common, view, details=lambda _: outcome(view), name=view.run_id)
     streams.flush()
 
 
@@ -65,7 +65,7 @@ def _write_all(common: Common, views: Sequence[RunView], *, is_list: bool) -> No
     if is_list:
         render.page(common, columns, views, schema=runs.SCHEMA, name=lambda it: it.run_id)
     else:
-        render.item(common, views[0], details=lambda _: runs.outcome(views[0]), name=views[0].run_id, columns=columns)
+        render.item(common, views[0], details=lambda _: outcome(views[0]), name=views[0].run_id, columns=columns)
 
 
 @command(name="wait")

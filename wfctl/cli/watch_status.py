@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -113,7 +112,7 @@ def _document(store: Store, view: StatusView | None, absence: str | None) -> dic
         "waiting": facts.waiting,
         "problems": [{"code": "absent", "message": absence}],
     }
-    return {"schema": StatusView.schema, **{each.name: plain(known.get(each.name)) for each in fields(StatusView)}}
+    return {"schema": StatusView.schema, **{name: plain(known.get(name)) for name in StatusView.field_names()}}
 
 
 class Supervisor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wfctl.cli import paging, render, streams
-from wfctl.cli.base import Common, Function, stored_names
+from wfctl.cli.base import Common, stored_names
 from wfctl.errors import NotFound
 
 if TYPE_CHECKING:
@@ -25,15 +25,9 @@ _BEFORE_ITS_START = {**_BEFORE_ITS_END, "started_at": None, "interrupt": None, "
 LEAST = {"instant": 20, "run_id": 10, "lateness_s": 5, "started_at": 27, "duration_s": 6, "reason": 20}
 
 
-def watch_option(function: Function) -> Function:
-    """Add `--watch`."""
-    says = "First the newest rows, as many as --limit asks for, then each change as it happens, until Ctrl-C."
-    return click.option("--watch", "is_watching", is_flag=True, help=says)(function)
-
-
-def refuse_paging(cursor: str | None, everything: bool, until: str | None) -> None:
+def refuse_paging(cursor: str | None, everything: bool, until: str | None, reverse: bool) -> None:
     """Raise UsageError for options of a page that ends where a watch begins."""
-    given = {"--cursor": cursor is not None, "--all": everything, "--until": until is not None}
+    given = {"--cursor": cursor is not None, "--all": everything, "--until": until is not None, "--reverse": reverse}
     for option, is_given in given.items():
         if is_given:
             raise click.UsageError(f"{option} and --watch exclude each other: a watch begins at the newest row and goes on")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
 
 import click
+
+from wfctl.cli import values
+from wfctl.value import Value
 
 _SECRET = frozenset({"given", "document", "environment"})  #: parameters whose values may hold what is secret
 _SECRET_KEYS = ("input", "environment")  #: of KEY=VALUE
 _CRON_FIELDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Value, kw_only=False):
     """One value of a command line: which parameter it gives, and where it stands."""
 
     #: the name of the parameter; `command` for the name of one, `option` for an option that there is not, `extra` for a value
@@ -30,8 +30,7 @@ class Word:
     is_secret: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Value, kw_only=False):
     """A part of one word that is to be written anew."""
 
     word: Word
@@ -45,14 +44,13 @@ class Change:
         return self.word.text[: self.start] + self.new + self.word.text[self.end :]
 
 
-@dataclass(slots=True)
 class Line:
     """A command line, without the `wfctl` before it."""
 
-    words: Sequence[str]
-    command: click.Command
-    path: list[str]  #: the names of the commands
-    values: list[Word] = field(default_factory=list)
+    def __init__(self, words: Sequence[str], command: click.Command, path: list[str]) -> None:
+        """`path`: the names of the commands."""
+        self.words, self.command, self.path = words, command, path
+        self.values: list[Word] = []
 
     def of(self, *params: str) -> list[Word]:
         """Return the values given to some parameters."""
@@ -75,7 +73,7 @@ class Line:
         for change in sorted(changes, key=lambda each: (each.word.index, each.start), reverse=True):
             word, at = words[change.word.index], change.word.start
             words[change.word.index] = word[: at + change.start] + change.new + word[at + change.end :]
-        return shlex.join(["wfctl", *words])
+        return values.command(["wfctl", *words])
 
     def is_cron_unquoted(self) -> bool:
         """Whether more words than the one stand where a cron expression was given."""

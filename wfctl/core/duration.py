@@ -22,6 +22,7 @@ _LONG_FORM = " *".join(rf"(?:(\d{{1,12}}) ?(?:{words}|{unit})(?![a-z]))?" for un
 _ISO_FORM = r"P(?:(\d{1,12})W)?(?:(\d{1,12})D)?(?:T(?=\d)(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,12})S)?)?()"
 _BARE_END = r"(?:.*?(ms|[wdhms]))?(\d+)"
 _PART = r"(\d+(?:\.\d+)?)\s*(ms|[wdhms])"
+_DAYS, _HOURS, _MINUTES = (86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")
 LONGEST = timedelta(days=36_525)  #: a century: any instant of this era plus or minus it is still a datetime
 
 
@@ -72,21 +73,22 @@ def format_duration(duration: timedelta) -> str:
 
 def brief(span: timedelta) -> str:
     """Given a duration, return it as people read it, in its two largest units: `2h 05m`, `41s`, `12ms`."""
-    total = span.total_seconds()
+    return brief_seconds(span.total_seconds())
+
+
+def brief_seconds(total: float) -> str:
+    """Given seconds, return them as `brief` does."""
     if total < 0:
-        return "-" + brief(-span)
+        return "-" + brief_seconds(-total)
     if total < 1:
         return f"{round(total * 1000)}ms" if total >= 0.0005 else "0s"
     if total < 10:
         return f"{total:.1f}".removesuffix(".0") + "s"
     whole = round(total)
-    sizes = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
-    index = 0 if whole >= 86_400 else 1 if whole >= 3600 else 2 if whole >= 60 else 3
-    size, unit = sizes[index]
+    if whole < 60:
+        return f"{whole}s"
+    size, unit, below, below_unit = _DAYS if whole >= 86_400 else _HOURS if whole >= 3600 else _MINUTES
     first, rest = divmod(whole, size)
-    if index + 1 == len(sizes):
-        return f"{first}{unit}"
-    below, below_unit = sizes[index + 1]
     second = rest // below
     return f"{first}{unit} {second:02d}{below_unit}" if second else f"{first}{unit}"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wfctl.core.instants import parse_instant
-from wfctl.core.model import Status
 from wfctl.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from wfctl.core.model import Status
 
 
 def as_instant(value: Any, name: str) -> datetime | None:
@@ -48,6 +50,8 @@ def as_choice(value: Any, name: str) -> list[str] | None:
 
 def as_statuses(value: Any, known: Collection[Status]) -> list[Status] | None:
     """Given status words, return the statuses. Raise InvalidArgument, with what was perhaps meant, for unknown ones."""
+    from wfctl.core.model import Status
+
     words = as_choice(value, "status")
     for word in words or ():
         if word not in known:

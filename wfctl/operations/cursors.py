@@ -5,18 +5,18 @@ The sums in them tell of mistakes, not of malice: a cursor that somebody made up
 
 from __future__ import annotations
 
-import base64
 import binascii
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from wfctl.core.json_text import dumps_sorted, loads
 from wfctl.errors import BadCursor, InvalidArgument
 
 _VERSION = 1
 _SUM_BYTES = 4
 SMALLEST_PAGE, LARGEST_PAGE, PAGE = 1, 100, 20
 _LARGEST = 2**63 - 1
+_FOR_ADDRESSES = bytes.maketrans(b"+/", b"-_")
 
 
 def check_limit(limit: Any) -> int:
@@ -28,18 +28,20 @@ def check_limit(limit: Any) -> int:
 
 def make_cursor(scope: Mapping[str, Any], position: Mapping[str, Any]) -> str:
     """Given what a listing is filtered by and where it stands, return the cursor that goes on from there."""
-    body = json.dumps([_VERSION, _fingerprint(scope), position], separators=(",", ":")).encode()
-    return base64.urlsafe_b64encode(_sum(body) + body).decode().rstrip("=")
+    body = dumps_sorted([_VERSION, _fingerprint(scope), position]).encode()
+    return binascii.b2a_base64(_sum(body) + body, newline=False).translate(_FOR_ADDRESSES).decode().rstrip("=")
 
 
 def read_cursor(scope: Mapping[str, Any], cursor: Any) -> dict[str, Any]:
     """Given a filter and a cursor of ours, return its position. Raise BadCursor for anything else."""
+    import base64
+
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         check, body = raw[:_SUM_BYTES], raw[_SUM_BYTES:]
         if _sum(body) != check:
             raise ValueError("damaged")
-        version, fingerprint, position = json.loads(body)
+        version, fingerprint, position = loads(body.decode())
         position = _Position(position)
         if not all(isinstance(each, str) or (isinstance(each, int) and abs(each) <= _LARGEST) for each in position.values()):
             raise ValueError("no position")
@@ -59,7 +61,7 @@ class _Position(dict[str, Any]):
 
 
 def _fingerprint(scope: Mapping[str, Any]) -> str:
-    text = json.dumps(scope, sort_keys=True, separators=(",", ":"), default=str).encode()
+    text = dumps_sorted(scope).encode()
     return (_sum(text) + _sum(text[::-1])).hex()
 
 

@@ -26,8 +26,8 @@ from wfctl.store.ledger.definitions import DefinitionRow
 
 _STEP_FIELDS = ("command", "retries", "retry_delay", "timeout")
 FIELDS = (
-    "description", "working_directory", "environment", "environment_files", "kill_grace", "umask", "executor", "files",
-    "input_schema", "steps", *_STEP_FIELDS,
+    "description", "working_directory", "environment", "environment_files", "kill_grace", "umask", "executor", "slurm",
+    "files", "input_schema", "steps", *_STEP_FIELDS,
 )  # fmt: skip
 
 
@@ -197,6 +197,6 @@ def delete(context: Context, deployment_id: str, *, dry_run: bool = False) -> in
 
 
 def _described(context: Context, connection: sqlite3.Connection, number: int) -> Any:
-    from wfctl.operations.describe import deployment_view
+    from wfctl.operations.describe_definitions import deployment_view
 
     return deployment_view(context, connection, definitions.get(connection, number))

@@ -1,30 +1,20 @@
-"""Rows of the ledger as the views that every door returns (contract 8.7)."""
+"""Occurrences and runs of the ledger as the views that every door returns (contract 8.7)."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from wfctl.core.instants import from_micros
-from wfctl.core.model import ONE_COMMAND_STEP, Span, Status, run_name
+from wfctl.core.json_text import loads
+from wfctl.core.model import LOCAL, ONE_COMMAND_STEP, Span, Status, run_name
 from wfctl.core.steps import Ended
 from wfctl.operations.context import Context
-from wfctl.operations.views import (
-    CandidateView,
-    DeploymentView,
-    ExecutionView,
-    OccurrenceView,
-    RevisionView,
-    RunView,
-    ScheduleView,
-    SpanView,
-    plain,
-)
+from wfctl.operations.shown import ExecutionView, OccurrenceView, RunView, SpanView
 from wfctl.store.ledger import definitions, executions, occurrences, runs, schedules
-from wfctl.store.ledger.definitions import DefinitionRow, RevisionRow
+from wfctl.store.ledger.definitions import RevisionRow
 from wfctl.store.ledger.executions import ExecutionRow
 from wfctl.store.ledger.occurrences import BrokenOccurrence, OccurrenceRow
 from wfctl.store.ledger.rows import UnreadableRow
@@ -36,112 +26,6 @@ _BELOW_A_THOUSAND = 1000
 
 def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
-
-
-# Schedules and deployments ----------------------------------------------------------------------------------------------
-
-
-def schedule_view(context: Context, connection: sqlite3.Connection, row: DefinitionRow) -> ScheduleView:
-    """Given a schedule's definition row, return it as it stands."""
-    from dataclasses import replace
-
-    from wfctl.operations.schedules import is_settled_oneshot
-
-    state = schedules.find(connection, row.number)
-    if state is None or not state.is_readable:
-        return _without_state(row, state)
-    try:
-        definition, saved = context.schedule(row.number, row.revision)
-    except UnreadableRow as error:
-        return _without_state(row, replace(state, own_diagnostic=state.own_diagnostic or definitions.contradiction_of(error)))
-    paused = schedules.current_pause(connection, row.number) if state.paused_at else None
-    held = state.candidate
-    now = context.now()
-    return ScheduleView(
-        id=row.id,
-        state=_state_of(state, is_settled_oneshot(state, definition)),
-        diagnostic=state.diagnostic,
-        revision=row.revision,
-        effective_from=state.effective_from,
-        next_instant=None if state.paused_at else state.next_instant,
-        candidate=None
-        if held is None
-        else CandidateView(instant=held.instant, held_since=held.held_since, can_expire=held.can_expire, reason=held.reason),
-        active_runs=runs.active_of(connection, row.number),
-        definition=plain(saved.plain),
-        anchor=state.anchor,
-        watermark=state.watermark,
-        waits_until=state.floor if state.is_admitting and state.floor > now else None,
-        max_run_s=None if saved.max_run is None else saved.max_run / 1_000_000,
-        paused_at=paused[0] if paused else None,
-        pause_reason=paused[1] if paused else None,
-        pause_actor=paused[2] if paused else None,
-    )
-
-
-def _state_of(state: ScheduleRow, is_finished: bool) -> str:
-    """Return the first that applies of deleted, blocked, paused, finished, active (8.7)."""
-    if state.deleted_at is not None:
-        return "deleted"
-    if state.diagnostic is not None:
-        return "blocked"
-    if state.paused_at is not None:
-        return "paused"
-    return "finished" if is_finished else "active"
-
-
-def _without_state(row: DefinitionRow, state: ScheduleRow | None = None) -> ScheduleView:
-    """Nothing is known but why: a file that never was valid, or records that cannot be read (7.4)."""
-    return ScheduleView(
-        id=row.id,
-        state="deleted" if row.deleted_at is not None else "blocked",
-        diagnostic=row.diagnostic if state is None else state.diagnostic or row.diagnostic,
-        revision=row.revision or None,
-        effective_from=None,
-        next_instant=None,
-        candidate=None,
-        active_runs=(),
-        definition=None,
-        anchor=None,
-        watermark=None,
-        waits_until=None,
-        max_run_s=None,
-        paused_at=None,
-        pause_reason=None,
-        pause_actor=None,
-    )
-
-
-def deployment_view(context: Context, connection: sqlite3.Connection, row: DefinitionRow) -> DeploymentView:
-    """Given a deployment's definition row, return it as it stands."""
-    saved, diagnostic = None, row.diagnostic
-    try:
-        saved = context.deployment(row.number, row.revision)[1] if row.revision else None
-    except UnreadableRow as error:
-        diagnostic = diagnostic or definitions.contradiction_of(error)
-    state = "deleted" if row.deleted_at is not None else "blocked" if diagnostic is not None else "active"
-    return DeploymentView(
-        id=row.id,
-        state=state,
-        diagnostic=diagnostic,
-        revision=row.revision or None,
-        definition=plain(saved.plain) if saved else None,
-        digest=f"sha256:{saved.digest}" if saved else None,
-        schedules=tuple(name for _, name in schedules.of_deployment(connection, row.number)),
-    )
-
-
-def revision_view(row: RevisionRow) -> RevisionView:
-    """Return one saved state of a definition."""
-    return RevisionView(
-        revision=row.revision,
-        recorded_at=from_micros(row.recorded_at),
-        actor=row.actor,
-        croniter=row.croniter,
-        tz_database=row.tz_database,
-        content=row.content,
-        definition=plain(row.plain),
-    )
 
 
 # Occurrences ------------------------------------------------------------------------------------------------------------
@@ -234,15 +118,36 @@ def pending_view(state: ScheduleRow) -> OccurrenceView:
 # Runs -------------------------------------------------------------------------------------------------------------------
 
 
-def run_view(context: Context, connection: sqlite3.Connection, row: RunRow | BrokenRun) -> RunView:
+class Named:
+    """The definitions that the runs of a list name, each read once."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._ids: dict[int, str] = {}
+        self._revisions: dict[tuple[int, int], RevisionRow | None] = {}
+
+    def id_of(self, number: int) -> str:
+        """Return the id of a definition. Raise UnreadableRow."""
+        if number not in self._ids:
+            self._ids[number] = definitions.get(self._connection, number).id
+        return self._ids[number]
+
+    def revision(self, number: int, which: int) -> RevisionRow | None:
+        """Return one revision of a definition, or None. Raise UnreadableRow."""
+        if (number, which) not in self._revisions:
+            self._revisions[(number, which)] = definitions.revision(self._connection, number, which)
+        return self._revisions[(number, which)]
+
+
+def run_view(context: Context, connection: sqlite3.Connection, row: RunRow | BrokenRun, named: Named | None = None) -> RunView:
     """Return a run; one that is only admitted has no trace, output or checkpoint: nothing is made up (8.4).
 
-    Of a run whose record cannot be read, what it is called and why (7.4).
+    Of a run whose record cannot be read, what it is called and why (7.4). `named`: what is known from the runs before it.
     """
     if isinstance(row, BrokenRun):
         return broken_run_view(row.id, row.problem)
     try:
-        return _sound_run_view(context, connection, row)
+        return _sound_run_view(context, connection, row, named or Named(connection))
     except UnreadableRow as error:
         return broken_run_view(row.id, error.message)
 
@@ -253,8 +158,8 @@ def broken_run_view(run_id: str, problem: str) -> RunView:
     return RunView(**{**unknown, "run_id": run_id, "reason": _ambiguous(problem), "trace": ()})
 
 
-def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRow) -> RunView:
-    names = _step_names(context, row)
+def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRow, named: Named) -> RunView:
+    names = _step_names(row, named)
     done = [] if row.status is Status.ADMITTED else executions.of_run(connection, row.number)
     trace = tuple(
         _execution_view(execution, names.get(execution.step, f"step {execution.step + 1}"))
@@ -265,10 +170,10 @@ def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRo
     return RunView(
         run_id=row.id,
         kind="manual" if row.schedule is None else "scheduled",
-        schedule_id=None if row.schedule is None else definitions.get(connection, row.schedule).id,
+        schedule_id=None if row.schedule is None else named.id_of(row.schedule),
         instant=row.instant,
         revision=row.revision,
-        deployment_id=definitions.get(connection, row.deployment).id,
+        deployment_id=named.id_of(row.deployment),
         deployment_revision=row.deployment_revision,
         status=row.status.value,
         attempt=row.attempt,
@@ -279,19 +184,33 @@ def _sound_run_view(context: Context, connection: sqlite3.Connection, row: RunRo
         reason=row.reason,
         max_run_s=_seconds(row.max_run),
         overdue=row.is_overdue,
-        input=_or_null(lambda: _shown_input(context, row)),
+        input=_or_null(lambda: _shown_input(context, row, named)),
         output=_or_null(lambda: _output(context, row)),
         checkpoint=_or_null(lambda: _checkpoint(context, row)),
         interrupt=row.interrupt if row.status is Status.INTERRUPTED else None,
         trace=trace,
         admitted_at=row.admitted_at,
+        place=_or_null(lambda: _place(context, row, named)),
     )
 
 
-def _step_names(context: Context, row: RunRow) -> dict[int, str]:
+def _place(context: Context, row: RunRow, named: Named) -> Mapping[str, Any] | None:
+    """Return where on a cluster a run is, as was last written down; None for one of this machine."""
+    saved = named.revision(row.deployment, row.deployment_revision)
+    executor = None if saved is None else saved.plain.get("executor")
+    if executor in (None, LOCAL):
+        return None
+    last = max((each.k for each in executions.of_run(context.ledger.connection, row.number)), default=1)
+    word: Mapping[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        word = loads((context.layout.run(row.id).execution(last).root / str(executor)).read_text("utf-8"))
+    return {"executor": executor, **{name: word.get(name) for name in ("job", "node", "state", "reason")}}
+
+
+def _step_names(row: RunRow, named: Named) -> dict[int, str]:
     """Return the names of a run's steps; none where the revision that it is pinned to is not there."""
     try:
-        saved = definitions.revision(context.ledger.connection, row.deployment, row.deployment_revision)
+        saved = named.revision(row.deployment, row.deployment_revision)
         steps = [] if saved is None else saved.plain.get("steps") or [{"name": ONE_COMMAND_STEP}]
         return {number: str(step["name"]) for number, step in enumerate(steps)}
     except (UnreadableRow, LookupError, TypeError):
@@ -315,8 +234,9 @@ def _execution_view(row: ExecutionRow, step: str) -> ExecutionView:
     reason: Mapping[str, Any] | None = row.stop
     if reason is None and row.how is Ended.REFUSED:
         reason = {"code": "launch-failed", **(row.detail or {})}
-    elif reason is None and row.how in (Ended.ABANDONED, Ended.UNKNOWN):
-        reason = {"code": "abandoned" if row.how is Ended.ABANDONED else "outcome-unknown"}
+    elif reason is None and row.how in (Ended.ABANDONED, Ended.UNKNOWN, Ended.ENDED_OUTSIDE):
+        code = "abandoned" if row.how is Ended.ABANDONED else "outcome-unknown"
+        reason = {"code": code, **((row.detail or {}).get("cause") or {})}
     return ExecutionView(
         k=row.k,
         step=step,
@@ -332,35 +252,36 @@ def _execution_view(row: ExecutionRow, step: str) -> ExecutionView:
     )
 
 
-def _shown_input(context: Context, row: RunRow) -> Any:
+def _shown_input(context: Context, row: RunRow, named: Named) -> Any:
     """As `bound_input`, out of what is kept to be shown: that it is what was saved is checked where it is run."""
     if row.input is not None or row.schedule is None or row.revision is None:
         return bound_input(context, row)
-    saved = definitions.revision(context.ledger.connection, row.schedule, row.revision)
-    return None if saved is None else saved.plain.get("input") or {}
+    saved = named.revision(row.schedule, row.revision)
+    given = None if saved is None else saved.plain.get("input") or {}
+    return {**given} if isinstance(given, dict) else given
 
 
 def bound_input(context: Context, row: RunRow) -> Any:
     """Return the input a run was admitted with: a manual run's own, else that of the schedule revision."""
     if row.input is not None:
-        return json.loads(row.input)
+        return loads(row.input)
     if row.schedule is None or row.revision is None:
         return {}
-    return dict(context.schedule(row.schedule, row.revision)[0].input)
+    return dict(context.definition(row.schedule, row.revision)[0].input)
 
 
 def _output(context: Context, row: RunRow) -> Any:
-    from wfctl.store import rundir
-
     if row.output is not None:
-        return json.loads(row.output)
+        return loads(row.output)
     if row.output_k is not None:
+        from wfctl.store import rundir
+
         return rundir.read_output(context.layout.run(row.id), row.output_k).value
     return None
 
 
 def _checkpoint(context: Context, row: RunRow) -> Any:
-    if row.status in (Status.ADMITTED, Status.RUNNING):
+    if row.status in (Status.ADMITTED, Status.RUNNING) or not context.layout.has_checkpoint(row.id):
         return None
     from wfctl.store import rundir
 

@@ -14,16 +14,19 @@ from datetime import timedelta
 from pathlib import Path
 
 from wfctl.core.instants import format_instant
+from wfctl.core.model import SlurmNeeds
 from wfctl.errors import InvalidDefinition, NotAllowed, WfctlError
 from wfctl.keeper.protocol import PROTOCOL
 from wfctl.linux import processes_with
 from wfctl.operations import installed_unit, inuse, preflight, telling
+from wfctl.operations.cluster_checks import check_cluster
 from wfctl.operations.lint import drifting
 from wfctl.operations.machine import check, of_descriptors, of_linger, of_machine
 from wfctl.operations.reconcile import KINDS
 from wfctl.operations.store import Store
 from wfctl.operations.views import DoctorCheckView, DoctorView
 from wfctl.settings import BUILT_IN, SYSTEM_FILE, load_settings
+from wfctl.slurm.absent import MISSING
 from wfctl.store import definitions as files
 from wfctl.store import place
 from wfctl.store.layout import Kind, Layout
@@ -33,6 +36,7 @@ from wfctl.store.locks import is_held, read_owner
 from wfctl.store.place import check_place
 
 _PATIENCE_S = 5.0  #: how long the supervisor may take to answer
+_MOST_PLACES = 5  #: of a cluster that small jobs are sent to
 _COMMAND = re.compile(r"`((?:wfctl|chmod|chown|sudo) [^`]+)`")
 
 
@@ -142,6 +146,7 @@ def _of_store(store: Store, environ: Mapping[str, str]) -> Iterator[DoctorCheckV
     yield from _of_definitions(store)
     yield from _of_blocked(store)
     yield from _of_notify(store)
+    yield from _of_clusters(store, environ)
 
 
 def _of_owner(store: Store, layout: Layout, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
@@ -238,6 +243,28 @@ def _of_notify(store: Store) -> Iterator[DoctorCheckView]:
         whose = f"schedule {told[0]}" + (f" and {len(told) - 1} more" if len(told) > 1 else "")
         detail = f"{name}, of {whose}" + ("" if is_there else ": is not there, or may not be executed")
         yield check("notify", is_there, detail, f"ls -l {shlex.quote(name)}")
+
+
+def _of_clusters(store: Store, environ: Mapping[str, str]) -> Iterator[DoctorCheckView]:
+    """Test the cluster, by a small job for each place that runs are sent to; the default one where none are."""
+    with contextlib.suppress(WfctlError):
+        slurm = load_settings(store.root, environ).slurm
+        context, needed = store.context, {}
+        for row in definitions.list_all(context.ledger.connection, "deployment"):
+            if row.deleted_at is None and row.revision and row.diagnostic is None:
+                needs = context.deployment(row.number, row.revision)[0].slurm
+                if needs is not None:
+                    needed[needs.partition, needs.account, needs.options] = (row.id, needs)
+        if slurm is None:
+            for name, _ in list(needed.values())[:1]:
+                yield check("cluster", False, f"deployment {name} is for one: {MISSING}", f"wfctl deployment show {name}")
+            return
+        said: set[tuple[str, str]] = set()
+        for _, needs in list(needed.values())[:_MOST_PLACES] or [("", SlurmNeeds())]:
+            for each in check_cluster(slurm, context.ledger.store_id, needs):
+                if (each.name, each.detail) not in said:
+                    said.add((each.name, each.detail))
+                    yield check(each.name, each.ok, each.detail, each.fix)
 
 
 def _moment(store: Store) -> float:

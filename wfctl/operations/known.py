@@ -6,25 +6,38 @@ few thousand of them; of a hundred thousand schedules that come due in turn each
 
 from __future__ import annotations
 
+from datetime import datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from wfctl.core.model import ScheduleDefinition
+from wfctl.core import trigger
+from wfctl.core.instants import EPOCH
+from wfctl.core.model import IntervalTrigger, OneshotTrigger, ScheduleDefinition, Trigger
+from wfctl.core.trigger import Calendar, CalendarError, calendar_of
 from wfctl.store.ledger.admissions import DueRow
-from wfctl.value import Value
 
 if TYPE_CHECKING:
     from wfctl.operations.context import Context
 
 _MOST_SCHEDULES = 1 << 17
-_MOST_RULES = 1 << 15  #: that differ
+_MOST_RULES = 1 << 16  #: that differ
+_ANY = OneshotTrigger(EPOCH)
 
 
-class Rules(Value):
+class Rules(NamedTuple):
     """What decides about a schedule."""
 
-    definition: ScheduleDefinition  #: less its deployment, its input and its notes
+    definition: ScheduleDefinition  #: its policies, shared by all of the same: what else it says is not in it
     max_run: int | None  #: resolved limit of an attempt, microseconds
+    calendar: Calendar | None  #: None: it is another one for each anchor, or could not be worked out
+    trigger: Trigger | None  #: where there is no calendar
+
+    def calendar_from(self, anchor: datetime) -> Calendar:
+        """Return the calendar of a schedule whose grid begins there. Raise CalendarError."""
+        if self.calendar is not None:
+            return self.calendar
+        assert self.trigger is not None
+        return calendar_of(self.trigger, anchor)
 
 
 class Known:
@@ -34,12 +47,16 @@ class Known:
         self._schedules: dict[int, tuple[int, int, Rules]] = {}  #: by number: revision, number of its deployment
         self._deployments: dict[int, tuple[int, str]] = {}  #: by number: the revision that was read, and who runs it
         self._rules: dict[tuple[object, ...], Rules] = {}
+        self._policies: dict[tuple[object, ...], ScheduleDefinition] = {}
+        self._generation = trigger.generation
 
     def rules(self, context: Context, row: DueRow) -> Rules | None:
         """Return what decides about a schedule; None where its state names another deployment than its definition.
 
         Raise UnreadableRow where its definition or its deployment's is not there, or not what it was (7.4).
         """
+        if self._generation != trigger.generation:
+            self.forget()
         self.executor(context, row)
         found = self._schedules.get(row.number)
         if found is not None and found[0] == row.revision and found[1] == row.deployment:
@@ -65,12 +82,16 @@ class Known:
         return rules
 
     def _shared(self, definition: ScheduleDefinition, max_run: int | None) -> Rules:
-        key = (*_what_decides(vars(definition)), max_run)
+        policies = _policies_of(vars(definition))
+        key = (definition.trigger, policies, max_run)
         found = self._rules.get(key)
         if found is None:
-            decides = dict(zip(_DECIDING, key, strict=False))
-            bare = ScheduleDefinition(deployment="", input={}, notes=None, **decides)
-            found = self._rules[key] = Rules(definition=bare, max_run=max_run)
+            shared = self._policies.get(policies)
+            if shared is None:
+                named = dict(zip(_POLICIES, policies, strict=True))
+                shared = self._policies[policies] = ScheduleDefinition(deployment="", trigger=_ANY, **named)
+            calendar = _calendar_of(definition.trigger)
+            found = self._rules[key] = Rules(shared, max_run, calendar, definition.trigger if calendar is None else None)
         return found
 
     def forget(self) -> None:
@@ -78,7 +99,20 @@ class Known:
         self._schedules.clear()
         self._deployments.clear()
         self._rules.clear()
+        self._policies.clear()
+        self._generation = trigger.generation
 
 
-_DECIDING = tuple(name for name in ScheduleDefinition.field_names() if name not in ("deployment", "input", "notes"))
-_what_decides = itemgetter(*_DECIDING)
+def _calendar_of(its: Trigger) -> Calendar | None:
+    if isinstance(its, IntervalTrigger):
+        return None
+    try:
+        return calendar_of(its)
+    except CalendarError:
+        return None  # who asks for it will be told why
+
+
+_POLICIES = tuple(
+    name for name in ScheduleDefinition.field_names() if name not in ("deployment", "trigger", "input", "notes", "notify")
+)
+_policies_of = itemgetter(*_POLICIES)

@@ -1,4 +1,4 @@
-"""Listing occurrences and runs, oldest first, page by page (contract 8.1, 8.2)."""
+"""Listing occurrences and runs page by page, oldest first, or newest first where that is asked (contract 8.1, 8.2)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from wfctl.operations.arguments import as_instant as as_instant
 from wfctl.operations.arguments import as_names, as_statuses
 from wfctl.operations.context import Context
 from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
-from wfctl.operations.describe import occurrence_view, pending_view, run_view
-from wfctl.operations.views import OccurrenceView, Page, RunView
+from wfctl.operations.describe import Named, occurrence_view, pending_view, run_view
+from wfctl.operations.shown import OccurrenceView, Page, RunView
 from wfctl.store.ledger import definitions, occurrences, runs
 from wfctl.store.ledger import schedules as states
 from wfctl.store.ledger.rows import UnreadableRow
@@ -34,10 +34,12 @@ class _Filter(Value, kw_only=False):
     statuses: list[Status] | None
     since: datetime | None
     until: datetime | None
+    reverse: bool = False
 
     def scope(self) -> dict[str, Any]:
         times = [None if time is None else format_instant(time) for time in (self.since, self.until)]
-        return {"list": OCCURRENCES, "store": self.store, "schedules": self.names, "statuses": self.statuses, "times": times}
+        asked = {"list": OCCURRENCES, "store": self.store, "schedules": self.names, "statuses": self.statuses, "times": times}
+        return {**asked, "order": "newest first"} if self.reverse else asked
 
     def takes_pending(self, instant: datetime) -> bool:
         is_asked = self.statuses is None or Status.PENDING in self.statuses
@@ -46,9 +48,9 @@ class _Filter(Value, kw_only=False):
 
 
 def list_occurrences(
-    context: Context, *, schedule_id: Any, limit: Any, cursor: Any, status: Any, since: Any, until: Any
+    context: Context, *, schedule_id: Any, limit: Any, cursor: Any, status: Any, since: Any, until: Any, reverse: bool
 ) -> Page[OccurrenceView]:
-    """Return a page of the history of some schedules, or of all, oldest first.
+    """Return a page of the history of some schedules, or of all, oldest first, or with `reverse` newest first.
 
     Held candidates come first, by schedule id, and count against the limit. Raise InvalidArgument, BadCursor, NotFound.
     """
@@ -60,6 +62,7 @@ def list_occurrences(
         statuses=as_statuses(status, set(Status)),
         since=as_instant(since, "since"),
         until=as_instant(until, "until"),
+        reverse=reverse,
     )
     scope = asked.scope()
     position: dict[str, Any] = {"pending": ""} if cursor is None else read_cursor(scope, cursor)
@@ -71,7 +74,8 @@ def list_occurrences(
             items = [pending_view(state) for state in waiting[:size]]
             if len(waiting) > size:
                 return Page(tuple(items), make_cursor(scope, {"pending": items[-1].schedule_id}), OCCURRENCES)
-        return _stored_page(context, connection, numbers, asked, items, size, after=position.get("place", 0))
+        place = position.get("place", occurrences.LAST_PLACE if reverse else 0)
+        return _stored_page(context, connection, numbers, asked, items, size, place=place)
 
 
 def _numbers_of(connection: sqlite3.Connection, names: Sequence[str] | None) -> list[int] | None:
@@ -96,23 +100,25 @@ def _stored_page(
     items: list[OccurrenceView],
     size: int,
     *,
-    after: int,
+    place: int,
 ) -> Page[OccurrenceView]:
+    between: dict[str, Any] = {"after": 0, "before": place, "newest": True} if asked.reverse else {"after": place}
     rows = occurrences.page(
         connection,
         schedules=numbers,
         statuses=asked.statuses,
         since=asked.since,
         until=asked.until,
-        after=after,
         limit=size - len(items) + 1,
+        **between,
     )
+    rows = rows[::-1] if asked.reverse else rows
     shown = rows[: size - len(items)]
     names = _names_of(connection, (row.schedule for row in shown))
     items = [*items, *(occurrence_view(context, names[row.schedule], row) for row in shown)]
     if len(rows) <= len(shown):
         return Page(tuple(items), None, OCCURRENCES)
-    return Page(tuple(items), make_cursor(asked.scope(), {"place": shown[-1].place if shown else after}), OCCURRENCES)
+    return Page(tuple(items), make_cursor(asked.scope(), {"place": shown[-1].place if shown else place}), OCCURRENCES)
 
 
 def _names_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
@@ -161,9 +167,10 @@ def get_occurrence(context: Context, *, schedule_id: str, instant: Any) -> Occur
 
 
 def list_runs(
-    context: Context, *, schedule_id: Any, deployment_id: Any, status: Any, since: Any, until: Any, limit: Any, cursor: Any
-) -> Page[RunView]:
-    """Return a page of runs, oldest first, by schedule, deployment, status or time of admission.
+    context: Context, *, schedule_id: Any, deployment_id: Any, status: Any, since: Any, until: Any, limit: Any, cursor: Any,
+    reverse: bool,
+) -> Page[RunView]:  # fmt: skip
+    """Return a page of runs, oldest first or with `reverse` newest first, by schedule, deployment, status or time of admission.
 
     Raise InvalidArgument, BadCursor, NotFound.
     """
@@ -183,7 +190,11 @@ def list_runs(
         "statuses": statuses,
         "times": times,
     }
-    position = {"after": 0} if cursor is None else read_cursor(scope, cursor)
+    begin: dict[str, Any] = {"after": 0}
+    if reverse:
+        scope, begin = {**scope, "order": "newest first"}, {"before": runs.LAST_NUMBER}
+    position = begin if cursor is None else read_cursor(scope, cursor)
+    between = {"after": 0, "before": position["before"], "newest": True} if reverse else {"after": position["after"]}
     with context.ledger.reading() as connection:
         numbers = _numbers_of(connection, chosen)
         deployment = None if deployment_id is None else finding.require(connection, "deployment", deployment_id).number
@@ -194,11 +205,14 @@ def list_runs(
             statuses=statuses,
             since=start,
             until=end,
-            after=position["after"],
             limit=size + 1,
+            **between,
         )
-        items = tuple(run_view(context, connection, row) for row in rows[:size])
-    following = make_cursor(scope, {"after": rows[size - 1].number}) if len(rows) > size else None
+        rows = rows[::-1] if reverse else rows
+        named = Named(connection)
+        items = tuple(run_view(context, connection, row, named) for row in rows[:size])
+    end_of_page = "before" if reverse else "after"
+    following = make_cursor(scope, {end_of_page: rows[size - 1].number}) if len(rows) > size else None
     return Page(items, following, RUNS)
 
 
@@ -213,7 +227,8 @@ def newest_runs(
         deployment = None if deployment_id is None else finding.require(connection, "deployment", deployment_id).number
         given: dict[str, Any] = {"statuses": statuses, "since": start, "until": None, "newest": True}
         rows = runs.page(connection, schedules=numbers, deployment=deployment, **given, after=0, limit=size)
-        return [run_view(context, connection, row) for row in rows]
+        named = Named(connection)
+        return [run_view(context, connection, row, named) for row in rows]
 
 
 def require_run(connection: sqlite3.Connection, run_id: Any) -> runs.RunRow:

@@ -10,7 +10,6 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from wfctl.core.model import run_name
 from wfctl.operations.worker import Worker
@@ -40,7 +39,7 @@ class OutputBounds:
         self._most = most
         self._every_s = every_s
         self._worker = worker
-        self._logs: dict[Path, _Log] = {}
+        self._logs: dict[str, _Log] = {}
         self._ended: set[int] = set()
         self._turn = 0
         self._pause_s = every_s()
@@ -93,9 +92,9 @@ class OutputBounds:
         self._turn = begin + _AT_ONCE
         return list(itertools.islice(itertools.cycle(live), begin, begin + _AT_ONCE))
 
-    def _paths(self, number: int) -> tuple[Path, Path]:
-        paths = self._layout.run(run_name(number))
-        return paths.stdout, paths.stderr
+    def _paths(self, number: int) -> tuple[str, str]:  # texts: a thousand runs may end at once
+        root = f"{self._layout.runs}/{run_name(number)}"
+        return f"{root}/stdout.log", f"{root}/stderr.log"
 
     def _look_at_run(self, number: int) -> int:
         """Look at the logs of one run; return by how much one has grown since the last look."""
@@ -113,7 +112,7 @@ class OutputBounds:
             log.size = size
         return grew
 
-    def _release(self, number: int, path: Path, log: _Log, most: int) -> None:
+    def _release(self, number: int, path: str, log: _Log, most: int) -> None:
         if self._worker is None:
             self._release_now(number, path, log, most)
             return
@@ -121,7 +120,7 @@ class OutputBounds:
         if not self._worker.submit(lambda: self._release_now(number, path, log, most)):
             log.is_at_work = False
 
-    def _release_now(self, number: int, path: Path, log: _Log, most: int) -> None:
+    def _release_now(self, number: int, path: str, log: _Log, most: int) -> None:
         try:
             log.done_to = release_middle(path, most, done_to=log.done_to)
         except FileNotFoundError:
@@ -133,7 +132,7 @@ class OutputBounds:
                 "%s has printed more than max_output (%d bytes), and the middle of %s cannot be released: %s",
                 run_name(number),
                 most,
-                path.name,
+                path.rpartition("/")[2],
                 error.strerror,
                 extra={"action": "output_unbounded", "run": run_name(number)},
             )

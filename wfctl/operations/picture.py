@@ -19,7 +19,8 @@ from wfctl.errors import InvalidArgument
 from wfctl.operations import picture_ahead, reconcile, schedules
 from wfctl.operations.audit import revisions_of
 from wfctl.operations.context import Context
-from wfctl.operations.describe import occurrence_view, schedule_view
+from wfctl.operations.describe import occurrence_view
+from wfctl.operations.describe_definitions import schedule_view
 from wfctl.operations.picture_ahead import Ahead
 from wfctl.operations.timeline_views import (
     ClockEventView,

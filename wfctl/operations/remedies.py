@@ -25,10 +25,10 @@ from wfctl.operations.context import Context
 from wfctl.operations.saving import save_revision
 from wfctl.store import definitions as files
 from wfctl.store import rundir
-from wfctl.store.ledger import definitions, evidence, mending, occurrences, runs, schedules
+from wfctl.store.ledger import definitions, evidence, executions, mending, occurrences, runs, schedules
 from wfctl.store.ledger.connection import RESTORE
 from wfctl.store.ledger.definitions import DefinitionRow
-from wfctl.store.ledger.schema import ENDED_NUMBER, STATUS_NUMBER
+from wfctl.store.ledger.numbers import ENDED_NUMBER, STATUS_NUMBER
 from wfctl.store.locks import is_held
 
 AMBIGUOUS: dict[str, Json] = {"code": "ambiguous"}
@@ -245,8 +245,9 @@ def _refuse_living(context: Context, connection: sqlite3.Connection, number: int
     lock = context.layout.run(name).driver_lock
     if lock.exists() and is_held(lock):
         raise InUse(f"{name} is driven by a command; try again when that has ended", {"run_id": name})
-    for k, text in connection.execute("SELECT k, mark FROM executions WHERE run = ? AND how IS NULL", (number,)):
-        mark = _object(text) or {}
+    found = connection.execute(f"SELECT k, {executions.MARK} FROM executions WHERE run = ? AND how IS NULL", (number,))
+    for k, text, shared in found:
+        mark = executions.note_if_readable(text, shared)
         pid, start, boot = mark.get("pid"), mark.get("start_time"), mark.get("boot")
         if k == keep or not (isinstance(pid, int) and isinstance(start, int) and isinstance(boot, str)):
             continue
@@ -259,7 +260,8 @@ def _refuse_living(context: Context, connection: sqlite3.Connection, number: int
 
 def _settle_executions(context: Context, connection: sqlite3.Connection, number: int, *, but: int | None = None) -> None:
     connection.execute(
-        "UPDATE executions SET how = ?, ended_at = ?, mark = NULL WHERE run = ? AND how IS NULL AND k IS NOT ?",
+        "UPDATE executions SET how = ?, ended_at = ?, mark = NULL, origin = NULL"
+        " WHERE run = ? AND how IS NULL AND k IS NOT ?",
         (ENDED_NUMBER[Ended.UNKNOWN], to_micros(context.now()), number, but),
     )
 

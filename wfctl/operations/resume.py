@@ -40,13 +40,16 @@ def check_resume(run: RunRow, given: Any) -> str:
     return text.decode()
 
 
-def record_resume(connection: sqlite3.Connection, run: RunRow, text: str, *, slots: int | None) -> RunRow:
+def record_resume(
+    connection: sqlite3.Connection, run: RunRow, text: str, *, slots: int | None, used: int | None = None
+) -> RunRow:
     """Within a transaction, begin a new attempt at the step that was interrupted; return the run as it then is.
 
-    `slots`: how many scheduled runs may execute at once; None for a run that needs no slot. Raise Saturated, with nothing
-    changed, when all are taken; WrongState when somebody else was first.
+    `slots`: how many scheduled runs may execute at once; None for a run that needs no slot. `used`: how many of them are taken
+    (None: those of all scheduled runs). Raise Saturated, with nothing changed, when all are; WrongState when somebody else was
+    first.
     """
-    if slots is not None and run.schedule is not None and runs.slots_used(connection) >= slots:
+    if slots is not None and run.schedule is not None and (runs.slots_used(connection) if used is None else used) >= slots:
         raise Saturated(
             f"all {slots} execution slots are taken; resume {run.id} when one is free (`wfctl runs --status running`)",
             {"run_id": run.id, "limit": slots},

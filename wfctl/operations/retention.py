@@ -7,6 +7,7 @@ which it removes. The other way round it would leave directories that the ledger
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections import deque
@@ -24,14 +25,17 @@ from wfctl.operations.worker import Worker
 from wfctl.settings import Settings
 from wfctl.store import rundir
 from wfctl.store.layout import RunPaths
-from wfctl.store.ledger import retention, runs
+from wfctl.store.ledger import checkpoints, retention, runs
+from wfctl.store.ledger.connection import translated
 from wfctl.store.ledger.retention import Old
 
 LOG = logging.getLogger("wfctl.retention")
 _FEWEST, _FIRST, _MOST = 8, 64, 512  #: rows looked at in one piece
-_SHORT_S, _LONG_S = 0.004, 0.012  #: a piece that takes less grows, one that takes more shrinks
+_SHORT_S, _LONG_S = 0.003, 0.006  #: a piece whose rows are taken out in less grows, one that takes more shrinks
 _LEAST_PAUSE_S = 0.01
 _PIECE_S = 0.003  #: how long a piece looks for something to let go
+_TOGETHER = 16  #: schedules looked at in one piece
+_MOVED_AFTER = 4  #: pieces by hand; what they wrote to the ledger's log is moved into its file then, a megabyte or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +59,24 @@ class Rule:
         return self.keep is None and self.keep_runs is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     """The history of one schedule, or the manual runs of one deployment."""
 
     schedule: int | None
     deployment: int | None = None
+    after: int = 0  #: the place, or the number, up to which it was looked at
+    bound: int | None = None  #: that before which it is beyond `keep_runs`
+    is_begun: bool = False
+    is_seen: bool = False  #: all of it was looked at
 
 
 class Sweep:
-    """One pass over the whole history, in pieces that each take a few milliseconds. With `dry_run` it only counts."""
+    """One pass over the whole history, in pieces that each take a few milliseconds. With `dry_run` it only counts.
+
+    A piece is of several schedules that are neighbours. Their occurrences lie apart in the ledger, and their runs lie together,
+    as they were admitted: rows taken out of one schedule alone would leave a change on a page of the ledger each.
+    """
 
     def __init__(
         self,
@@ -86,9 +98,7 @@ class Sweep:
         with context.ledger.reading() as connection:
             self._parts = deque(_Part(number) for number in retention.schedule_numbers(connection))
             self._parts += [_Part(None, number) for number in retention.deployment_numbers(connection)]
-        self._after = 0
-        self._bound: int | None = None  #: the place, or the number, before which the present part is beyond `keep_runs`
-        self._is_begun = False
+        self._present: list[_Part] = []
 
     def step(self) -> bool:
         """Do a piece: look on until something was let go, or for some milliseconds. Return False once all was seen.
@@ -96,53 +106,52 @@ class Sweep:
         Raise IoError, TimedOut.
         """
         begun = self._context.clock.monotonic()
-        while self._parts:
-            old = self._look()
-            if old and not self._is_dry:
-                self._let_go(self._parts[0].schedule, old)
-            self.occurrences += sum(row.place is not None for row in old)
-            self.runs += sum(row.run is not None for row in old)
-            if self._next_after is None:
-                self._parts.popleft()
-                self._is_begun = False
-            else:
-                self._after = self._next_after
-            took = self._context.clock.monotonic() - begun
-            if old or took > _PIECE_S:
-                self._adapt(took)
+        while self._gather():
+            found = self._look()
+            if found and not self._is_dry:
+                self._let_go(found)
+            for _, old in found:
+                self.occurrences += sum(row.place is not None for row in old)
+                self.runs += sum(row.run is not None for row in old)
+            if found or self._context.clock.monotonic() - begun > _PIECE_S:
                 break
-        if not self._parts and not self._is_dry and self.before is not None:
+        is_more = self._gather()
+        if not is_more and not self._is_dry and self.before is not None:
             with self._context.ledger.transaction() as connection:
                 retention.prune_sessions(connection, self.before)
-        return bool(self._parts)
+        return is_more
 
-    _next_after: int | None = None
+    def _gather(self) -> bool:
+        """Fill up the parts that are looked at together; return whether there are any."""
+        self._present = [part for part in self._present if not part.is_seen]
+        while self._parts and len(self._present) < _TOGETHER:
+            self._present.append(self._parts.popleft())
+        return bool(self._present)
 
-    def _look(self) -> list[Old]:
-        part = self._parts[0]
+    def _look(self) -> list[tuple[_Part, list[Old]]]:
+        """Look at the next rows of each present part; return those that are to go."""
+        limit = max(1, self._size // len(self._present))
+        found = []
         with self._context.ledger.reading() as connection:
-            if not self._is_begun:
-                self._is_begun, self._after = True, 0
-                self._bound = self._bound_of(connection, part)
-            if part.schedule is not None:
-                old, self._next_after = retention.old_occurrences(
-                    connection,
-                    part.schedule,
-                    before=self.before,
-                    before_place=self._bound,
-                    after=self._after,
-                    limit=self._size,
-                )
-            else:
-                assert part.deployment is not None
-                old, self._next_after = retention.old_manual_runs(
-                    connection,
-                    part.deployment,
-                    before=self.before,
-                    before_number=self._bound,
-                    after=self._after,
-                    limit=self._size,
-                )
+            for part in self._present:
+                old = self._look_at(connection, part, limit)
+                if old:
+                    found.append((part, old))
+        return found
+
+    def _look_at(self, connection: retention.Connection, part: _Part, limit: int) -> list[Old]:
+        if not part.is_begun:
+            part.is_begun, part.bound = True, self._bound_of(connection, part)
+        if part.schedule is not None:
+            old, following = retention.old_occurrences(
+                connection, part.schedule, before=self.before, before_place=part.bound, after=part.after, limit=limit
+            )
+        else:
+            assert part.deployment is not None
+            old, following = retention.old_manual_runs(
+                connection, part.deployment, before=self.before, before_number=part.bound, after=part.after, limit=limit
+            )
+        part.after, part.is_seen = following or part.after, following is None
         return old
 
     def _bound_of(self, connection: retention.Connection, part: _Part) -> int | None:
@@ -153,32 +162,37 @@ class Sweep:
         assert part.deployment is not None
         return retention.number_before(connection, part.deployment, self._rule.keep_runs)
 
-    def _let_go(self, schedule: int | None, old: list[Old]) -> None:
-        aside = self._set_aside(old)
+    def _let_go(self, found: list[tuple[_Part, list[Old]]]) -> None:
+        aside = self._set_aside([old for _, old in found])
         with self._context.ledger.transaction() as connection:
-            retention.prune(connection, schedule, old)
+            begun = self._context.clock.monotonic()
+            for part, old in found:
+                retention.prune(connection, part.schedule, old)
+            self._adapt(self._context.clock.monotonic() - begun)
         if aside:
             self._remove(aside)
 
-    def _set_aside(self, old: list[Old]) -> list[Path]:
+    def _set_aside(self, found: list[list[Old]]) -> list[Path]:
         """Move the directories of runs aside, for good; what cannot be moved stays, and its rows with it."""
         layout, disk = self._context.layout, self._context.disk
         aside: list[Path] = []
-        for row in list(old):
-            if row.run is None:
-                continue
-            name = run_name(row.run)
-            try:
-                if disk.move_directory(layout.run(name).root, layout.aside(name)):
-                    aside.append(layout.aside(name))
-            except WfctlError as error:
-                LOG.warning("%s is kept: %s", name, error.message, extra={"action": "prune_failed", "run": name})
-                old.remove(row)
+        for old in found:
+            for row in list(old):
+                if row.run is None:
+                    continue
+                name = run_name(row.run)
+                try:
+                    if disk.move_directory(layout.run(name).root, layout.aside(name)):
+                        aside.append(layout.aside(name))
+                except WfctlError as error:
+                    LOG.warning("%s is kept: %s", name, error.message, extra={"action": "prune_failed", "run": name})
+                    old.remove(row)
         if aside:
             disk.sync_directory(layout.runs)
         return aside
 
     def _adapt(self, took: float) -> None:
+        """How long a piece keeps other writers waiting is bounded; what the disk takes of that does not depend on its size."""
         if took > _LONG_S:
             self._size = max(_FEWEST, self._size // 2)
         elif took < _SHORT_S:
@@ -220,18 +234,31 @@ def remove_aside(context: Context, directories: Sequence[Path]) -> None:
 def collect(context: Context, rule: Rule, *, dry_run: bool = False) -> Sweep:
     """Let go at once of what the rule does not keep, beside a running supervisor: in small pieces with pauses in between.
 
-    Return the pass, which has counted. Raise IoError, TimedOut.
+    Then the ledger's file is made smaller. Return the pass, which has counted. Raise IoError, TimedOut.
     """
-    if not dry_run:
-        remove_aside(context, left_aside(context))
     sweep = Sweep(context, rule, dry_run=dry_run)
-    is_more = True
-    while is_more:
-        begun = context.clock.monotonic()
-        is_more = sweep.step()
-        if is_more and not dry_run:
-            pause(max(_LEAST_PAUSE_S, context.clock.monotonic() - begun))
+    if dry_run:
+        while sweep.step():
+            pass
+        return sweep
+    remove_aside(context, left_aside(context))
+    with translated(context.ledger.path), checkpoints.left(context.ledger.connection):
+        _in_pieces(context, sweep.step)
+        if sweep.occurrences or sweep.runs:
+            _in_pieces(context, lambda: checkpoints.give_back(context.ledger.connection))
     return sweep
+
+
+def _in_pieces(context: Context, step: Callable[[], bool]) -> None:
+    """Do a piece after the other, each followed by as long a pause, until there are no more."""
+    for number in itertools.count(1):
+        begun = context.clock.monotonic()
+        is_more = step()
+        if not is_more or number % _MOVED_AFTER == 0:
+            checkpoints.move(context.ledger.connection)
+        if not is_more:
+            return
+        pause(max(_LEAST_PAUSE_S, context.clock.monotonic() - begun))
 
 
 # By the supervisor --------------------------------------------------------------------------------------------------------

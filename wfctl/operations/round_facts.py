@@ -9,11 +9,12 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from wfctl.core.admission import ScheduleFacts, Slots, Verdict
 from wfctl.core.instants import format_instant
 from wfctl.core.model import LOCAL, Json, Reason
-from wfctl.core.trigger import Calendar, CalendarError, calendar_of
+from wfctl.core.trigger import Calendar, CalendarError
 from wfctl.operations import consistency, upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.known import Rules
@@ -21,7 +22,6 @@ from wfctl.store.ledger import admissions, runs
 from wfctl.store.ledger.admissions import DueRow
 from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.schedules import ScheduleRow
-from wfctl.value import Value
 
 _CHUNK = 64  #: candidates waiting for capacity looked at beyond the free slots
 _ALL = 1 << 30
@@ -43,7 +43,7 @@ class RoundPlan:
     others: Mapping[str, int | None] = field(default_factory=dict)
 
 
-class Due(Value, kw_only=False):
+class Due(NamedTuple):
     """One schedule of a round: its state, what decides about it, and its calendar."""
 
     row: DueRow
@@ -58,6 +58,7 @@ class Gathered:
     at: datetime
     free_slots: int
     next_run: int
+    next_place: int  #: in the order of recording
     version: int  #: SQLite's own count of what other connections committed
     commits: int  #: and that of this one
     others: dict[str, Slots] = field(default_factory=dict)  #: the slots of other executors
@@ -73,7 +74,7 @@ def gather(
     used = used_slots(context, connection) if plan.others else {LOCAL: runs.slots_used(connection)}
     free = plan.slots - used.get(LOCAL, 0)
     version, commits = data_version(connection), context.ledger.commits
-    gathered = Gathered(now, free, runs.next_number(connection), version, commits)
+    gathered = Gathered(now, free, *admissions.next_numbers(connection), version, commits)
     for name, limit in plan.others.items():
         gathered.others[name] = Slots(0, 0) if limit is None else Slots(limit - used.get(name, 0), limit)
     found = admissions.due(connection, now)
@@ -130,12 +131,12 @@ def _gather_one(
         gathered.broken.append((row.number, consistency.doubt(context, connection, row.number)))
         return
     try:
-        calendar = calendar_of(rules.definition.trigger, row.anchor)
+        calendar = rules.calendar or rules.calendar_from(row.anchor)
         due, passed = upkeep.due_of(connection, row, calendar, gathered.at)
     except CalendarError as error:
         gathered.broken.append((row.number, upkeep.calendar_diagnostic(row.id, error)))
         return
-    gathered.schedules[row.id] = Due(row=row, rules=rules, calendar=calendar)
+    gathered.schedules[row.id] = Due(row, rules, calendar)
     gathered.facts.append(
         ScheduleFacts(
             schedule_id=row.id,

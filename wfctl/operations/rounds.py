@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from wfctl.core.admission import Round, ScheduleFacts, Verdict, decide_round
 from wfctl.core.instants import from_micros
@@ -35,8 +36,7 @@ TOLERANCE = timedelta(milliseconds=50)  #: how late a prepared round may be writ
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A schedule whose preflight is to be asked, as it stands."""
 
     row: DueRow
@@ -145,7 +145,7 @@ def _answered(answers: Mapping[str, Verdict | None]) -> Callable[[ScheduleFacts]
         if facts.schedule_id not in answers:
             return facts
         verdict = answers[facts.schedule_id]
-        return None if verdict is None else replace(facts, verdict=verdict)
+        return None if verdict is None else facts._replace(verdict=verdict)
 
     return answer
 

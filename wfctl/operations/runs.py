@@ -11,13 +11,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from wfctl.core.model import FINISHED, Status, run_name
+from wfctl.core.model import FINISHED, LOCAL, SLURM, Status, run_name
 from wfctl.core.plain import json_bytes
 from wfctl.errors import Blocked, InvalidArgument, IoError, MissingExtra, PreflightFailed, Problem, WrongState
 from wfctl.keeper.absent import NoKeeper
 from wfctl.keeper.client import KeeperClient
 from wfctl.keeper.protocol import Origin
-from wfctl.operations import deployments, preflight, reconcile
+from wfctl.operations import clusters, deployments, preflight, reconcile
+from wfctl.operations.cluster_checks import check_cluster
 from wfctl.operations.context import Context
 from wfctl.operations.driver import Driver
 from wfctl.operations.listing import require_run
@@ -50,6 +51,10 @@ def preflight_for(context: Context, deployment_id: str, bound: Mapping[str, Any]
         raise Blocked(f"deployment {deployment_id} is blocked: {row.diagnostic.get('message')}", diagnosed(row))
     definition, _ = context.deployment(row.number, row.revision)
     base = preflight.base_environment(os.environ)
+    if definition.executor != LOCAL:
+        missing = clusters.executor_problem(definition, clusters.settings_of(context).slurm)
+        if missing is not None:
+            return lambda: [missing]
     return lambda: preflight.preflight_problems(definition, context.layout, bound, base)
 
 
@@ -59,18 +64,26 @@ def checks_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) ->
     row = deployments.require_live(context.ledger.connection, deployment_id)
     definition, _ = context.deployment(row.number, row.revision)
     first = "command" if definition.is_one_command else "steps[0].command"
+    is_here = definition.executor == LOCAL
     asked = {
-        "working_directory": definition.working_directory or "the run's own",
+        "working_directory": (definition.working_directory or "the run's own") + ("" if is_here else ", on the node"),
         "environment_files": ", ".join(definition.environment_files) or "none",
         "files": ", ".join(definition.files) or "none",
-        first: definition.steps[0].command[0],
+        first: definition.steps[0].command[0] + ("" if is_here else ", looked for on the node"),
         "input": "as the schema says" if definition.input_schema is not None else "no schema",
     }
+    if not is_here:
+        asked["executor"] = definition.executor
     wrong = {name: [problem for problem in problems if problem.path.startswith(name)] for name in asked}
-    return [
+    checks = [
         CheckView(name=name, ok=not wrong[name], detail="; ".join(each.message for each in wrong[name]) or detail)
         for name, detail in asked.items()
     ]
+    slurm = clusters.settings_of(context).slurm
+    if definition.slurm is not None and slurm is not None:
+        found = check_cluster(slurm, context.ledger.store_id, definition.slurm)
+        checks += [CheckView(name=each.name, ok=each.ok, detail=each.detail) for each in found]
+    return checks
 
 
 def check_manual(context: Context, deployment_id: str, given: Any) -> Mapping[str, Any]:
@@ -103,7 +116,7 @@ def admit_manual(
     context: Context,
     deployment_id: str,
     bound: Mapping[str, Any],
-    mark_note: Mapping[str, Any],
+    mark_note: Callable[[str], Mapping[str, Any]],
     *,
     number: int | None = None,
 ) -> runs.NewRun:
@@ -126,7 +139,8 @@ def admit_manual(
             input=json_bytes(dict(bound)).decode(),
         )
         runs.insert(connection, [new])
-        executions.mark(connection, [(new.number, 1, 0, 1)], mark_note)
+        executor = context.deployment(row.number, row.revision)[0].executor
+        executions.mark(connection, [(new.number, 1, 0, 1)], mark_note(executor))
     return new
 
 
@@ -144,7 +158,8 @@ class LocalDriver:
         self.context = context
         self.number = number
         self._lock = lock
-        self.driver = Driver(context, _own_keeper(context, number), keeper_place="run", only=number)
+        executors = clusters.executors_of(context, clusters.settings_of(context))
+        self.driver = Driver(context, _own_keeper(context, number), keeper_place="run", only=number, executors=executors)
         self.driver.outputs = outputs_of(context)
 
     @classmethod
@@ -160,7 +175,7 @@ class LocalDriver:
                 number = runs.reserve_number(connection)
         local = cls.engage(context, number)
         try:
-            new = admit_manual(context, deployment_id, bound, local.driver.mark_note(), number=number)
+            new = admit_manual(context, deployment_id, bound, local.driver.mark_note, number=number)
             local.driver.launch_admitted([new])
         except BaseException:
             local.close()
@@ -353,11 +368,15 @@ def cancel_driven(context: Context, row: runs.RunRow, stop: Mapping[str, Any], g
     with context.ledger.transaction() as connection:
         runs.record_stop(connection, row.number, stop)
         living = [each for each in executions.of_run(connection, row.number) if each.how is None]
+    default = context.deployment(row.deployment, row.deployment_revision)[0].kill_grace
+    elsewhere = [each.k for each in living if each.mark.get("keeper") == SLURM]
+    if elsewhere:
+        clusters.stop_now(context, row.id, elsewhere, default if grace is None else grace)
+        return
     keeper = KeeperClient.connect(context.layout.run(row.id).root)
     if keeper is None:
         return
     with keeper:
-        default = context.deployment(row.deployment, row.deployment_revision)[0].kill_grace
         for each in living:
             keeper.stop(row.id, each.k, default if grace is None else grace)
         keeper.flush()

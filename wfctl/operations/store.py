@@ -6,43 +6,37 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from wfctl.clock import as_clock
-from wfctl.core.model import UNFINISHED
 from wfctl.errors import DamagedStore, InvalidArgument, NoSupervisor
-from wfctl.operations.context import Context, DryRun, actor_name
-from wfctl.operations.finding import require
-from wfctl.operations.views import (
-    AuditView,
-    CheckView,
-    DeploymentView,
-    ExplanationView,
-    GcView,
-    InfoView,
-    OccurrenceView,
-    Page,
-    ReloadView,
-    RevisionView,
-    RunView,
-    ScheduleView,
-    StatusView,
-    VerifyView,
-)
+from wfctl.operations.context import Context, DryRun
+from wfctl.operations.opening import open_context
+from wfctl.operations.shown import DeploymentView, OccurrenceView, Page, RevisionView, RunView, ScheduleView
 from wfctl.store.disk import Disk
 from wfctl.store.ledger import Ledger
 from wfctl.store.ledger import definitions as rows
 from wfctl.store.ledger.connection import RESTORE
 from wfctl.store.ledger.rows import UnreadableRow
-from wfctl.store.place import make_store, open_place
+from wfctl.store.place import make_store
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
     from wfctl.operations.runs import LocalDriver
+    from wfctl.operations.views import (
+        AuditView,
+        CheckView,
+        ExplanationView,
+        GcView,
+        InfoView,
+        ReloadView,
+        StatusView,
+        VerifyView,
+    )
     from wfctl.operations.watching import Watch
 
-DEPLOYMENTS, REVISIONS = "wfctl/deployments.v1", "wfctl/revisions.v1"
+REVISIONS = "wfctl/revisions.v1"
 Result = TypeVar("Result")
 LONGEST_WORDS = 65_536  #: characters of a reason, which is kept for good
 
@@ -183,7 +177,8 @@ class Store:
     def get_schedule(self, *, schedule_id: str) -> ScheduleView:
         """Return a schedule, deleted or not. Raise NotFound."""
         from wfctl.operations import reconcile
-        from wfctl.operations.describe import schedule_view
+        from wfctl.operations.describe_definitions import schedule_view
+        from wfctl.operations.finding import require
 
         with self._lock:
             reconcile.one(self.context, "schedule", _word(schedule_id, "schedule_id"))
@@ -265,7 +260,7 @@ class Store:
         )
 
     def _change_schedule(self, change: Callable[[], int]) -> ScheduleView:
-        from wfctl.operations.describe import schedule_view
+        from wfctl.operations.describe_definitions import schedule_view
 
         with self._lock:
             try:
@@ -281,7 +276,8 @@ class Store:
         """Return the revisions of a schedule, oldest first. Raise NotFound, InvalidArgument, BadCursor."""
         from wfctl.operations import reconcile
         from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
-        from wfctl.operations.describe import revision_view
+        from wfctl.operations.describe_definitions import revision_view
+        from wfctl.operations.finding import require
 
         size = check_limit(limit)
         scope = {"list": REVISIONS, "schedule": _word(schedule_id, "schedule_id")}
@@ -306,17 +302,18 @@ class Store:
         status: str | Sequence[str] | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
+        reverse: bool = False,
     ) -> Page[OccurrenceView]:
         """Return a page of the history of one schedule, of several, or of all; oldest first, held candidates on top (8.1).
 
-        Raise InvalidArgument, BadCursor, NotFound.
+        With `reverse` the newest come first, below the held candidates. Raise InvalidArgument, BadCursor, NotFound.
         """
         from wfctl.operations import listing
 
+        backwards = _flag(reverse, "reverse")
+        given = {"schedule_id": schedule_id, "status": status, "since": since, "until": until}
         with self._lock:
-            return listing.list_occurrences(
-                self.context, schedule_id=schedule_id, limit=limit, cursor=cursor, status=status, since=since, until=until
-            )
+            return listing.list_occurrences(self.context, limit=limit, cursor=cursor, reverse=backwards, **given)
 
     def get_occurrence(self, *, schedule_id: str, instant: datetime | str) -> OccurrenceView:
         """Return what became of one instant. Raise NotFound, InvalidArgument."""
@@ -360,6 +357,7 @@ class Store:
         kill_grace: str | None = None,
         umask: str | None = None,
         executor: str | None = None,
+        slurm: Mapping[str, Any] | None = None,
         files: Mapping[str, str] | None = None,
         input_schema: Mapping[str, Any] | bool | None = None,
         retries: int | None = None,
@@ -383,6 +381,7 @@ class Store:
             "kill_grace": kill_grace,
             "umask": umask,
             "executor": executor,
+            "slurm": slurm,
             "files": files,
             "input_schema": input_schema,
             "retries": retries,
@@ -396,7 +395,8 @@ class Store:
     def get_deployment(self, *, deployment_id: str) -> DeploymentView:
         """Return a deployment, deleted or not. Raise NotFound."""
         from wfctl.operations import reconcile
-        from wfctl.operations.describe import deployment_view
+        from wfctl.operations.describe_definitions import deployment_view
+        from wfctl.operations.finding import require
 
         with self._lock:
             reconcile.one(self.context, "deployment", _word(deployment_id, "deployment_id"))
@@ -407,16 +407,11 @@ class Store:
         self, *, include_deleted: bool = False, limit: int | None = None, cursor: str | None = None
     ) -> Page[DeploymentView]:
         """Return deployments by id: all of them, or pages of `limit`. Raise InvalidArgument, BadCursor."""
-        from wfctl.operations.describe import deployment_view
-        from wfctl.operations.filepass import everything
+        from wfctl.operations.listing_deployments import list_deployments
 
+        wanted = _flag(include_deleted, "include_deleted")
         with self._lock:
-            everything(self.context)
-            with self.context.ledger.reading() as connection:
-                wants_deleted = _flag(include_deleted, "include_deleted")
-                found = [row for row in rows.list_all(connection, "deployment") if wants_deleted or row.deleted_at is None]
-                scope = {"list": DEPLOYMENTS, "deleted": wants_deleted}
-                return _page_by_id(found, lambda row: deployment_view(self.context, connection, row), (scope, limit, cursor))
+            return list_deployments(self.context, include_deleted=wanted, limit=limit, cursor=cursor)
 
     def update_deployment(
         self,
@@ -454,7 +449,7 @@ class Store:
         )
 
     def _change_deployment(self, change: Callable[[], int]) -> DeploymentView:
-        from wfctl.operations.describe import deployment_view
+        from wfctl.operations.describe_definitions import deployment_view
 
         with self._lock:
             try:
@@ -468,6 +463,8 @@ class Store:
 
     def pin_file(self, path: str | Path) -> str:
         """Store the content of a file for deployments to pin; return its `sha256:HEX` (3.8). Raise InvalidArgument, IoError."""
+        from pathlib import Path
+
         from wfctl.store.artifacts import read_for_pinning, store_artifact
 
         with self._lock:
@@ -553,6 +550,7 @@ class Store:
 
     def inspect_run(self, *, run_id: str) -> RunView:
         """Return any run, scheduled or manual. Raise NotFound."""
+        from wfctl.core.model import UNFINISHED
         from wfctl.operations import listing
         from wfctl.operations.describe import broken_run_view, run_view
 
@@ -578,10 +576,12 @@ class Store:
         until: datetime | str | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        reverse: bool = False,
     ) -> Page[RunView]:
-        """Return a page of runs, oldest first. Raise InvalidArgument, BadCursor, NotFound."""
+        """Return a page of runs, oldest first, or with `reverse` newest first. Raise InvalidArgument, BadCursor, NotFound."""
         from wfctl.operations import listing
 
+        backwards = _flag(reverse, "reverse")
         with self._lock:
             return listing.list_runs(
                 self.context,
@@ -592,6 +592,7 @@ class Store:
                 until=until,
                 limit=limit,
                 cursor=cursor,
+                reverse=backwards,
             )
 
     def run_log_paths(self, run_id: str) -> tuple[Path, Path]:
@@ -611,7 +612,9 @@ class Store:
         Given neither, the settings of `[history]` hold. Ids, revisions, unfinished runs and candidates are always kept.
         Raise InvalidArgument where nothing says what to keep, TimedOut, IoError.
         """
+        from wfctl.operations.clusters import sweep_clusters
         from wfctl.operations.retention import Rule, collect
+        from wfctl.operations.views import GcView
         from wfctl.settings import load_settings
 
         if keep is None and keep_runs is None:
@@ -622,6 +625,8 @@ class Store:
             raise InvalidArgument("nothing says what to keep: give --keep DURATION, --keep-runs N, or set [history] keep_days")
         with self._lock:
             sweep = collect(self.context, rule, dry_run=dry_run)
+            if not dry_run:
+                sweep_clusters(self.context)
         return GcView(
             occurrences=sweep.occurrences,
             runs=sweep.runs,
@@ -701,23 +706,22 @@ class Store:
 
 
 def open_store(
-    path: str | Path, *, clock: Any = None, door: Callable[[Path], Door] | None = None, disk: Disk | None = None
+    path: str | Path, *, clock: Any = None, door: Callable[[str], Door] | None = None, disk: Disk | None = None
 ) -> Store:
     """Open an existing store. `clock`: an object whose `now()` gives an aware UTC datetime (9.4).
 
     Raise NoStore where there is none, NotAllowed where its place cannot be trusted, DamagedStore, IoError.
     """
-    layout = open_place(Path(path))
-    used = disk or Disk()
-    ledger = Ledger(layout.ledger, point=used.point)
-    context = Context(layout=layout, ledger=ledger, disk=used, clock=as_clock(clock), actor=actor_name())
-    return Store(context, door(layout.root) if door else None)
+    context = open_context(path, clock=clock, disk=disk)
+    return Store(context, door(context.layout.place) if door else None)
 
 
 def init_store(
-    path: str | Path, *, if_absent: bool = False, clock: Any = None, door: Callable[[Path], Door] | None = None
+    path: str | Path, *, if_absent: bool = False, clock: Any = None, door: Callable[[str], Door] | None = None
 ) -> Store:
     """Make a store, mode 0700, and open it. Raise CannotCreate for one that is there, unless `if_absent`; NotAllowed."""
+    from pathlib import Path
+
     root = Path(path).absolute()
     if make_store(root, Disk(), if_absent=if_absent):
         Ledger.create(root / "ledger.db")
@@ -771,18 +775,3 @@ def _duration(text: Any, name: str) -> Any:
     except (ValueError, TypeError) as error:
         near = list(getattr(error, "near", ()))
         raise InvalidArgument(f"{name}: {error}", {"argument": name, "value": text, "near": near}) from error
-
-
-def _page_by_id(found: Sequence[Any], view: Callable[[Any], Any], paging: Any) -> Page[Any]:
-    """Return views by id: all of them, or with a limit a page and where it goes on."""
-    from wfctl.operations.cursors import check_limit, make_cursor, read_cursor
-
-    scope, limit, cursor = paging
-    name = scope["list"]
-    if limit is None and cursor is None:
-        return Page(tuple(map(view, found)), None, name)
-    size = check_limit(20 if limit is None else limit)
-    after = "" if cursor is None else str(read_cursor(scope, cursor)["after"])
-    rows = [row for row in found if row.id > after][: size + 1]
-    following = make_cursor(scope, {"after": rows[size - 1].id}) if len(rows) > size else None
-    return Page(tuple(map(view, rows[:size])), following, name)

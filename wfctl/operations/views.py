@@ -1,172 +1,26 @@
-"""What operations return: frozen values whose attributes are the JSON keys of contract 8.7."""
+"""What operations return: frozen values whose attributes are the JSON keys of contract 8.7. What lists show is in `shown`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, ClassVar, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from wfctl.core.instants import format_instant, parse_instant
-from wfctl.value import Value
-
-
-def plain(value: Any) -> Any:
-    """Given what a view holds, return the same as JSON can say it: instants as text, tuples as lists, views as objects."""
-    if isinstance(value, View):
-        return {key_of(name): plain(getattr(value, name)) for name in value.field_names()}
-    if isinstance(value, datetime):
-        return format_instant(value)
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, str):
-        return str(value)  # an enum's member is its word
-    return value
-
-
-def key_of(name: str) -> str:
-    """Return the JSON key of a field: where the key is a word of Python the field's name ends with an underscore."""
-    return name.removesuffix("_")
-
-
-class View(Value):
-    """Base of all results. `to_json()` gives plain dicts, lists, strings, numbers and null."""
-
-    schema: ClassVar[str] = ""  #: name and version of the JSON shape
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form, the same over every door, with its `schema`."""
-        return {"schema": self.schema, **plain(self)} if self.schema else plain(self)
-
-
-class SpanView(View):
-    """Instants that share a row; `count` is null where it is neither known nor worked out (up to 1,000)."""
-
-    first: datetime
-    last: datetime
-    count: int | None
-
-
-class OccurrenceView(View):
-    """One instant of one schedule and what became of it."""
-
-    schema: ClassVar[str] = "wfctl/occurrence.v1"
-
-    schedule_id: str
-    instant: datetime | None  #: with the others that may be null: unknown, its row cannot be read (7.4)
-    status: str | None
-    run_id: str | None
-    revision: int | None
-    lateness_s: float | None
-    reason: Mapping[str, Any] | None
-    span: SpanView | None
-    recorded_at: datetime | None
-
-
-class ExecutionView(View):
-    """One process started for a step."""
-
-    k: int
-    step: str
-    attempt: int
-    started_at: datetime | None
-    ended_at: datetime | None
-    exit_status: int | None
-    signal: int | None
-    cpu_s: float | None
-    max_rss_bytes: int | None
-    left_behind: int | None
-    reason: Mapping[str, Any] | None = None
-
-
-class RunView(View):
-    """One execution of an admitted occurrence, or one started by hand."""
-
-    schema: ClassVar[str] = "wfctl/run.v1"
-
-    run_id: str
-    kind: str | None  #: with the others that may be null: unknown, the run's record cannot be read (7.4)
-    schedule_id: str | None
-    instant: datetime | None
-    revision: int | None
-    deployment_id: str | None
-    deployment_revision: int | None
-    status: str | None
-    attempt: int | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    exit_status: int | None
-    signal: int | None
-    reason: Mapping[str, Any] | None
-    max_run_s: float | None
-    overdue: bool | None
-    input: Any
-    output: Any
-    checkpoint: Any
-    interrupt: Any
-    trace: tuple[ExecutionView, ...]
-    admitted_at: datetime | None
-
-
-class CandidateView(View):
-    """The one held, unadmitted occurrence of a schedule."""
-
-    instant: datetime
-    held_since: datetime
-    can_expire: bool
-    reason: Mapping[str, Any]
-
-
-class ScheduleView(View):
-    """A schedule as it stands."""
-
-    schema: ClassVar[str] = "wfctl/schedule.v1"
-
-    id: str
-    state: str
-    diagnostic: Mapping[str, Any] | None
-    revision: int | None  #: null where it never was valid
-    effective_from: datetime | None
-    next_instant: datetime | None
-    candidate: CandidateView | None
-    active_runs: tuple[str, ...]
-    definition: Mapping[str, Any] | None
-    anchor: datetime | None
-    watermark: datetime | None
-    waits_until: datetime | None  #: set while the wall clock stands before what is already consumed (contract 5.14)
-    max_run_s: float | None
-    paused_at: datetime | None
-    pause_reason: str | None
-    pause_actor: str | None
-
-
-class DeploymentView(View):
-    """A deployment as it stands."""
-
-    schema: ClassVar[str] = "wfctl/deployment.v1"
-
-    id: str
-    state: str
-    diagnostic: Mapping[str, Any] | None
-    revision: int | None  #: null where it never was valid
-    definition: Mapping[str, Any] | None
-    digest: str | None
-    schedules: tuple[str, ...]
-
-
-class RevisionView(View):
-    """One saved state of a definition."""
-
-    revision: int
-    recorded_at: datetime
-    actor: str
-    croniter: str
-    tz_database: str
-    content: str
-    definition: Mapping[str, Any]
+from wfctl.core.instants import parse_instant
+from wfctl.operations.shown import CandidateView as CandidateView
+from wfctl.operations.shown import DeploymentView as DeploymentView
+from wfctl.operations.shown import ExecutionView as ExecutionView
+from wfctl.operations.shown import OccurrenceView as OccurrenceView
+from wfctl.operations.shown import Page as Page
+from wfctl.operations.shown import RevisionView as RevisionView
+from wfctl.operations.shown import RunView as RunView
+from wfctl.operations.shown import ScheduleView as ScheduleView
+from wfctl.operations.shown import SpanView as SpanView
+from wfctl.operations.shown import View as View
+from wfctl.operations.shown import key_of as key_of
+from wfctl.operations.shown import plain as plain
 
 
 class Waiting(TypedDict):
@@ -258,6 +112,7 @@ class StatusView(View):
     interrupted: tuple[Interrupted, ...] = ()  #: runs that wait for input, the oldest first; at most 100
     overdue: tuple[Overdue, ...] = ()  #: runs that go on for longer than they should; at most 100
     failing: tuple[Failing, ...] = ()  #: schedules whose last runs failed, the longest first; at most 100
+    executors: tuple[Mapping[str, Any], ...] = ()  #: beside this machine: name, slots_used, slots_total
 
 
 class ReloadView(View):
@@ -579,30 +434,6 @@ class LoadView(View):
     buckets: tuple[LoadBucketView, ...]
     peak: PeakView | None
     assumed: tuple[str, ...]  #: schedules of whose runs none is over yet
-
-
-Item = TypeVar("Item", bound=View)
-
-
-class Page(View, Generic[Item]):
-    """A page of a list; `next_cursor` is null on the last one."""
-
-    items: tuple[Item, ...]
-    next_cursor: str | None
-    list_schema: str
-
-    def __init__(self, items: tuple[Item, ...], next_cursor: str | None, list_schema: str) -> None:
-        super().__init__(items=items, next_cursor=next_cursor, list_schema=list_schema)
-
-    def __iter__(self) -> Iterator[Item]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return `schema`, `items` and `next_cursor`."""
-        return {"schema": self.list_schema, "items": [plain(item) for item in self.items], "next_cursor": self.next_cursor}
 
 
 # Back from JSON -----------------------------------------------------------------------------------------------------------

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from wfctl.operations import store as operations
 from wfctl.operations.store import Store
-from wfctl.operations.views import ReloadView, StatusView
 
-Result = TypeVar("Result", ReloadView, StatusView)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wfctl.operations.views import ReloadView, StatusView
 
 
 class ControlDoor:
     """Asks over `control.sock`, a connection a question. What that needs is loaded with the first one."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: str) -> None:
         self._root = root
 
     def poke(self) -> None:
@@ -35,7 +36,10 @@ class ControlDoor:
 
     def drain(self, undo: bool) -> StatusView:
         """Have it stop admission, or open it again. Raise NoSupervisor."""
-        return self._view(StatusView, "workflow.server.drain", undo=undo)
+        from wfctl.operations.views import StatusView
+
+        found: StatusView = self._view(StatusView, "workflow.server.drain", undo=undo)
+        return found
 
     def cancel_run(self, run_id: str, reason: str | None, grace_s: float | None) -> None:
         """Have the supervisor end a run. Raise NoSupervisor, and what the cancel raises."""
@@ -44,6 +48,10 @@ class ControlDoor:
 
     def status(self, patience_s: float | None = None) -> StatusView:
         """Return how the supervisor is. Raise NoSupervisor, TimedOut."""
+        from wfctl.rpc.absent import check_presence
+
+        check_presence(self._root)
+        from wfctl.operations.views import StatusView
         from wfctl.rpc.client import TIMEOUT_S, RpcClient
         from wfctl.rpc.results import read_result
 
@@ -54,13 +62,15 @@ class ControlDoor:
 
     def reload(self) -> ReloadView:
         """Have it read settings and definitions again. Raise NoSupervisor."""
-        return self._view(ReloadView, "workflow.server.reload")
+        from wfctl.operations.views import ReloadView
 
-    def _view(self, kind: type[Result], method: str, **params: Any) -> Result:
+        found: ReloadView = self._view(ReloadView, "workflow.server.reload")
+        return found
+
+    def _view(self, kind: type, method: str, **params: Any) -> Any:
         from wfctl.rpc.results import read_result
 
-        found: Result = read_result(kind, method, self._call(method, **params))
-        return found
+        return read_result(kind, method, self._call(method, **params))
 
     def _call(self, method: str, **params: Any) -> Any:
         from wfctl.rpc.client import RpcClient

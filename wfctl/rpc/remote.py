@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from inspect import Signature, signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from wfctl.core.instants import format_instant
 from wfctl.errors import InvalidArgument
@@ -18,7 +18,7 @@ from wfctl.operations.store import Store
 from wfctl.operations.views import RunView
 from wfctl.rpc.client import TIMEOUT_S, RpcClient, Stream, UnixStream, check_timeout
 from wfctl.rpc.methods import BY_OPERATION
-from wfctl.rpc.results import read_result
+from wfctl.rpc.results import hints_of, read_result
 from wfctl.rpc.unix import connect_control
 
 if TYPE_CHECKING:
@@ -228,4 +228,4 @@ def _signature_of(operation: Callable[..., Any]) -> Signature:
 
 @functools.cache
 def _result_of(operation: Callable[..., Any]) -> Any:
-    return get_type_hints(operation)["return"]
+    return hints_of(operation)["return"]

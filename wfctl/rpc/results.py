@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_type_hints
 
 from wfctl.errors import ApiVersion
+from wfctl.operations import views
 from wfctl.operations.views import from_json
 from wfctl.rpc.messages import shown
+
+
+def hints_of(operation: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of an operation's arguments and of its result, by name; what a watch returns does not travel."""
+    from pathlib import Path
+
+    return get_type_hints(operation, localns={**vars(views), "Path": Path, "Watch": Any})
 
 
 def read_result(kind: Any, method: str, given: Any) -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from inspect import Parameter
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from wfctl.core.model import Status
 from wfctl.errors import ERRORS, WfctlError
@@ -20,6 +20,7 @@ from wfctl.rpc.examples import EXAMPLES, TOLD
 from wfctl.rpc.framing import MAX_DEPTH, MAX_FRAME, MAX_VALUES
 from wfctl.rpc.messages import MAX_BATCH, MAX_ID
 from wfctl.rpc.methods import BY_NAME, METHODS, Method, method_not_found, named_params
+from wfctl.rpc.results import hints_of
 from wfctl.rpc.shapes import (
     DEPLOYMENT_FIELDS,
     NUMBERS_OF_JSON_RPC,
@@ -78,6 +79,7 @@ _BOTH: dict[str, tuple[Schema, str]] = {
     "dry_run": ({"type": "boolean", "default": False}, "Check all and answer what would be, change nothing."),
     "include_deleted": ({"type": "boolean", "default": False}, "Deleted ones, too."),
     "paused": ({"type": "boolean", "default": False}, "Begin paused."),
+    "reverse": ({"type": "boolean", "default": False}, "The newest first; the pages after it lead back in time."),
     "reason": ({"type": "string"}, "Why; it is recorded."),
     "input": (ref("Input"), "What the run or the interrupted step is given."),
     "grace": (ref("Duration"), "How long its processes get between TERM and KILL."),
@@ -175,7 +177,7 @@ def _more_about(method: Method) -> str:
 
 def _params(method: Method, operation: Callable[..., Any]) -> list[dict[str, Any]]:
     """The required ones first, as by-name parameters may come in any order anyway."""
-    hints = _hints_of(operation)
+    hints = hints_of(operation)
     found = [_param(method.operation, item, hints[item.name]) for item in named_params(operation, method)]
     found += _patched_fields(method.operation)
     return sorted(found, key=lambda each: not each.get("required", False))
@@ -219,11 +221,7 @@ def _unset(noun: str) -> Schema:
 
 
 def _result(method: Method, operation: Callable[..., Any]) -> Schema:
-    return result_schema(WatchView if method.operation == "watch" else _hints_of(operation)["return"])
-
-
-def _hints_of(operation: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(operation, localns={"Watch": Any})  # what a watch returns in a process does not travel
+    return result_schema(WatchView if method.operation == "watch" else hints_of(operation)["return"])
 
 
 def _raised(method: Method, said: str) -> list[str]:

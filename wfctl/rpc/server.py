@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from wfctl.rpc.session import MAX_OUTPUT, Deferred, Handler, Session
-from wfctl.rpc.unix import SOCKET_NAME, listen_control, peer_of
+from wfctl.rpc.absent import SOCKET_NAME
+from wfctl.rpc.unix import listen_control, peer_of
 
 MAX_CONNECTIONS = 256
 IDLE_S = 0.5  #: a connection that asked nothing for so long may make room for a new one

@@ -11,13 +11,14 @@ from datetime import datetime
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, is_typeddict
 
-from wfctl.core.model import RUN_STATUSES, Misfire, Overlap, Status
+from wfctl.core.model import EXECUTORS, RUN_STATUSES, Misfire, Overlap, Status
 from wfctl.core.reasons import PHRASES
 from wfctl.errors import ERRORS
-from wfctl.operations import views
+from wfctl.operations import shown, views
 from wfctl.operations.listing import OCCURRENCES, RUNS
+from wfctl.operations.listing_deployments import DEPLOYMENTS
 from wfctl.operations.listing_schedules import SCHEDULES, STATES
-from wfctl.operations.store import DEPLOYMENTS, REVISIONS
+from wfctl.operations.store import REVISIONS
 from wfctl.operations.views import Page, View, hints_of, key_of
 
 Schema = dict[str, Any]
@@ -162,6 +163,17 @@ WRITTEN: Components = {
         "type": ["object", "boolean"],
         "description": "A JSON Schema, draft 2020-12, for the input; at most 64 KiB.",
     },
+    "SlurmNeeds": table(
+        "What runs of a deployment ask of a Slurm cluster; what is absent is the cluster's own default.",
+        (),
+        partition={"type": ["string", "null"]},
+        account={"type": ["string", "null"]},
+        cpus={**_COUNT, "type": ["integer", "null"], "description": "Of the one task."},
+        memory={"type": ["string", "null"], "examples": ["4G"], "description": "Of each node: a number and K, M, G or T."},
+        time_limit={**nullable(ref("Duration")), "description": "Slurm's own limit, in whole minutes."},
+        nodes={"type": ["integer", "string", "null"], "examples": [2, "2-4"]},
+        options={"type": ["array", "null"], "items": {"type": "string", "pattern": "^--"}, "maxItems": 50},
+    ),
     "Umask": {"type": "string", "pattern": "^0?[0-7]{3}$", "examples": ["022"]},
     "OccurrenceStatus": words(*Status) | {"description": "Where an occurrence stands."},
     "RunStatus": words(*(status for status in Status if status in RUN_STATUSES))
@@ -208,7 +220,8 @@ DEPLOYMENT_FIELDS: Components = {
     "environment_files": {**either(ref("EnvironmentFiles")), "description": "Read at launch; their values are never recorded."},
     "kill_grace": {**either(ref("Duration")), "description": "Between TERM and KILL; `10s` by default."},
     "umask": ref("Umask"),
-    "executor": words("local"),
+    "executor": {**words(*EXECUTORS), "description": "Who runs its commands; `local` by default: this machine."},
+    "slurm": {**either(ref("SlurmNeeds")), "description": "What its runs ask of the cluster, with `executor` = `slurm`."},
     "files": ref("Files"),
     "input_schema": ref("InputSchema"),
     "retries": {**_RETRIES, "description": "More executions of the step after a known failure."},
@@ -391,6 +404,6 @@ def _view_kinds() -> list[Any]:
     from pkgutil import iter_modules
 
     package = import_module("wfctl.operations")
-    modules = [views, *(import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__))]
+    modules = [shown, views, *(import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__))]
     kinds = {kind: None for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     return [kind for kind in kinds if (issubclass(kind, View) and kind not in (View, Page)) or is_typeddict(kind)]

@@ -12,10 +12,10 @@ import stat
 import struct
 from collections.abc import Iterator
 
-from wfctl.errors import CannotCreate, NoStore, NoSupervisor, NotAllowed
+from wfctl.errors import CannotCreate, NoStore, NotAllowed
+from wfctl.rpc.absent import SOCKET_NAME, nobody
 from wfctl.value import Value
 
-SOCKET_NAME = "control.sock"
 _BACKLOG = 128
 
 
@@ -82,7 +82,7 @@ def connect_control(store_path: str | os.PathLike[str], timeout: float) -> socke
             raise TimeoutError("the supervisor takes no new connection") from error
         except ConnectionRefusedError as error:
             connecting.close()
-            raise _nobody(path) from error
+            raise nobody(path) from error
         except PermissionError as error:
             connecting.close()
             raise _forbidden(path) from error
@@ -112,12 +112,12 @@ def _open_socket_file(path: str, directory_fd: int) -> Iterator[int]:
     try:
         socket_fd = os.open(SOCKET_NAME, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
     except FileNotFoundError as error:
-        raise _nobody(path) from error
+        raise nobody(path) from error
     except PermissionError as error:
         raise _forbidden(path) from error
     try:
         if not stat.S_ISSOCK(os.fstat(socket_fd).st_mode):
-            raise _nobody(path)
+            raise nobody(path)
         yield socket_fd
     finally:
         os.close(socket_fd)
@@ -127,10 +127,6 @@ def _check_listener(path: str, peer: Peer, owner_uid: int) -> None:
     if peer.uid not in (0, owner_uid):
         data = {"path": path, "uid": peer.uid}
         raise NotAllowed(f"who listens for the store {path} is uid {peer.uid}, neither its owner nor root", data)
-
-
-def _nobody(path: str) -> NoSupervisor:
-    return NoSupervisor(f"no supervisor runs for the store {path}; start one with `wfctl supervise`", {"path": path})
 
 
 def _forbidden(path: str) -> NotAllowed:

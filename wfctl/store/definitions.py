@@ -20,6 +20,7 @@ from wfctl.store.filescan import scan_definitions as scan_definitions
 from wfctl.store.filescan import signature_at as signature_at
 from wfctl.store.filescan import signature_of
 from wfctl.store.layout import Kind, Layout
+from wfctl.store.simple_toml import read_simple
 
 LARGEST_DEFINITION = 256 * 1024  #: bytes (contract 3.6)
 
@@ -70,6 +71,9 @@ def parse_toml(content: bytes, subject: str = "definition") -> dict[str, Any]:
     """Given the bytes of a file, return its plain form. Raise InvalidDefinition, with the line, for what is no TOML."""
     _check_size(len(content), subject)
     text = _decode(content, subject)
+    simple = read_simple(text)
+    if simple is not None:
+        return simple
     if _has_deep_key(text):
         raise InvalidDefinition.of(subject, [Problem("", "has a dotted key of more than 64 parts")])
     try:
@@ -92,6 +96,16 @@ def deployment_from_toml(content: bytes, subject: str = "deployment") -> Deploym
     return _from_toml(deployment_from_plain, content, subject)
 
 
+def read_schedule(content: bytes, subject: str = "schedule") -> tuple[dict[str, Any], ScheduleDefinition]:
+    """As `schedule_from_toml`, with the plain form that the file gives."""
+    return _read(schedule_from_plain, content, subject)
+
+
+def read_deployment(content: bytes, subject: str = "deployment") -> tuple[dict[str, Any], DeploymentDefinition]:
+    """As `deployment_from_toml`, with the plain form that the file gives."""
+    return _read(deployment_from_plain, content, subject)
+
+
 PARSERS: dict[Kind, Callable[..., Any]] = {"schedule": schedule_from_toml, "deployment": deployment_from_toml}
 
 
@@ -102,9 +116,13 @@ def add_lines(problems: tuple[Problem, ...], content: bytes) -> list[Problem]:
 
 
 def _from_toml(read: Callable[..., Definition], content: bytes, subject: str) -> Definition:
+    return _read(read, content, subject)[1]
+
+
+def _read(read: Callable[..., Definition], content: bytes, subject: str) -> tuple[dict[str, Any], Definition]:
     plain = parse_toml(content, subject)
     try:
-        return read(plain, subject=subject, format_required=True)
+        return plain, read(plain, subject=subject, format_required=True)
     except InvalidDefinition as error:
         raise InvalidDefinition.of(subject, add_lines(error.problems, content)) from error
 

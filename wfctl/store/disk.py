@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wfctl.errors import IoError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600

@@ -1,50 +1,72 @@
-"""Every path of a store, and which store a command means (contract 2, 2.1)."""
+"""Every path of a store, and which store a command means (contract 2, 2.1).
+
+Commands that only list something name their few files by text: `pathlib` takes as long to load as half of what they do.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from wfctl.errors import InvalidArgument
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 Kind = Literal["schedule", "deployment"]
-_ASIDE = ".gone."
+_ASIDE, _CHECKPOINT = ".gone.", "checkpoint.json"
+_NAMES = {
+    "settings": "wfctl.toml",
+    "schedules": "schedules",
+    "deployments": "deployments",
+    "artifacts": "artifacts",
+    "runs": "runs",
+    "notices": "notices",
+    "ledger": "ledger.db",
+    "restoring": "restoring",
+    "scheduler_lock": "scheduler.lock",
+    "control_socket": "control.sock",
+}
 
 
 class Layout:
     """The paths below one store's root. Ids and names that reach a path were checked before (contract 2.8)."""
 
-    __slots__ = (
-        "artifacts",
-        "control_socket",
-        "deployments",
-        "ledger",
-        "notices",
-        "restoring",
-        "root",
-        "runs",
-        "scheduler_lock",
-        "schedules",
-        "settings",
-    )
+    if TYPE_CHECKING:
+        root: Path
+        settings: Path
+        schedules: Path
+        deployments: Path
+        artifacts: Path
+        runs: Path
+        notices: Path
+        ledger: Path
+        restoring: Path
+        scheduler_lock: Path
+        control_socket: Path
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.settings = root / "wfctl.toml"
-        self.schedules = root / "schedules"
-        self.deployments = root / "deployments"
-        self.artifacts = root / "artifacts"
-        self.runs = root / "runs"
-        self.notices = root / "notices"
-        self.ledger = root / "ledger.db"
-        self.restoring = root / "restoring"
-        self.scheduler_lock = root / "scheduler.lock"
-        self.control_socket = root / "control.sock"
+    def __init__(self, root: Path | str) -> None:
+        self.place = os.fspath(root)  #: the root, as text
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Path:
+            """Make a path when it is first asked for, and keep it."""
+            from pathlib import Path
+
+            if name != "root" and name not in _NAMES:
+                raise AttributeError(f"a store has no {name}")
+            made = Path(self.place) if name == "root" else self.root / _NAMES[name]
+            self.__dict__[name] = made
+            return made
 
     def __repr__(self) -> str:
-        return f"Layout({str(self.root)!r})"
+        return f"Layout({self.place!r})"
+
+    def path_of(self, name: str) -> str:
+        """Return the path of what an attribute names, as text."""
+        return f"{self.place}/{_NAMES[name]}"
 
     def directories(self) -> tuple[Path, ...]:
         """Return the directories that `init` makes below the root."""
@@ -82,6 +104,10 @@ class Layout:
         """Return the paths of one run."""
         return RunPaths(self.runs / run_id)
 
+    def has_checkpoint(self, run_id: str) -> bool:
+        """Tell whether there is a checkpoint of a run, legible or not: few have one, and lists look at many."""
+        return os.path.lexists(f"{self.path_of('runs')}/{run_id}/{_CHECKPOINT}")
+
 
 class RunPaths:
     """The paths below one run's directory, made when they are asked for: a thousand runs may be launched at once."""
@@ -104,7 +130,7 @@ class RunPaths:
     @property
     def checkpoint(self) -> Path:
         """wfctl's own record of how far a stopped run had come."""
-        return self.root / "checkpoint.json"
+        return self.root / _CHECKPOINT
 
     @property
     def stdout(self) -> Path:
@@ -170,6 +196,13 @@ def find_store(flag: str | Path | None, environ: Mapping[str, str], *, is_root: 
 
     The path need not exist. Raise InvalidArgument for an empty one, and where neither XDG_STATE_HOME nor HOME is set.
     """
+    from pathlib import Path
+
+    return Path(find_place(flag, environ, is_root=is_root))
+
+
+def find_place(flag: str | Path | None, environ: Mapping[str, str], *, is_root: bool | None = None) -> str:
+    """Return what `find_store` does, as text. Raise InvalidArgument as it does."""
     if flag is not None:
         return _absolute(str(flag), "--store")
     if environ.get("WFCTL_STORE"):
@@ -177,16 +210,18 @@ def find_store(flag: str | Path | None, environ: Mapping[str, str], *, is_root: 
     if environ.get("STATE_DIRECTORY"):
         return _absolute(environ["STATE_DIRECTORY"].split(":")[0], "STATE_DIRECTORY")  # systemd lists several with colons
     if os.geteuid() == 0 if is_root is None else is_root:
-        return Path("/var/lib/wfctl")
+        return "/var/lib/wfctl"
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):  # the XDG specification: a relative one is ignored
-        return Path(state) / "wfctl"
+        return _absolute(f"{state}/wfctl", "XDG_STATE_HOME")
     if not environ.get("HOME"):
         raise InvalidArgument("no store is named and HOME is not set; name one with --store DIR or WFCTL_STORE")
-    return _absolute(environ["HOME"], "HOME") / ".local/state/wfctl"
+    return _absolute(f"{environ['HOME']}/.local/state/wfctl", "HOME")
 
 
-def _absolute(text: str, source: str) -> Path:
+def _absolute(text: str, source: str) -> str:
+    """Return a path from the root on, without what says nothing; `..` stays, for it may lead through a link."""
     if not text or "\0" in text:
         raise InvalidArgument(f"{source} names no directory; write --store DIR")
-    return Path.cwd() / text
+    whole = text if text.startswith("/") else f"{os.getcwd()}/{text}"
+    return "/" + "/".join(part for part in whole.split("/") if part not in ("", "."))

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import socket
 import weakref
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from wfctl.clock import SystemClock, pause
 from wfctl.core.instants import format_instant, parse_instant
+from wfctl.core.json_text import loads
 from wfctl.errors import IoError
 from wfctl.store.disk import FILE_MODE
+from wfctl.value import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LARGEST_OWNER = 4096
 _ATTEMPTS, _BETWEEN_S = 5, 0.02  # `is_held` takes the lock for a moment; that must not look like an owner
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Value, kw_only=False):
     """Who wrote itself into a lock's file. True only while the lock is held."""
 
     pid: int
@@ -118,12 +119,12 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def is_held(path: Path) -> bool:
+def is_held(path: Path | str) -> bool:
     """Return whether some process owns that lock now. Raise IoError when the kernel cannot tell.
 
     It asks for a shared lock, for a moment, so that two who ask do not take each other for the owner.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         return False
     descriptor = _open(path)
     try:
@@ -139,14 +140,14 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def read_owner(path: Path) -> Owner | None:
+def read_owner(path: Path | str) -> Owner | None:
     """Return who wrote itself into the lock's file, or None where nobody legible did."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        plain = json.loads(os.pread(descriptor, _LARGEST_OWNER, 0))
+        plain = loads(os.pread(descriptor, _LARGEST_OWNER, 0).decode())
         return Owner(int(plain["pid"]), str(plain["host"]), parse_instant(plain["started_at"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -154,7 +155,7 @@ def read_owner(path: Path) -> Owner | None:
         os.close(descriptor)
 
 
-def _open(path: Path) -> int:
+def _open(path: Path | str) -> int:
     try:
         return os.open(path, _OPEN, FILE_MODE)
     except OSError as error:
@@ -177,7 +178,7 @@ def _lock(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _cannot_lock(path: Path, error: Exception) -> IoError:
+def _cannot_lock(path: Path | str, error: Exception) -> IoError:
     return IoError(f"cannot lock {path}: {error}; nothing is started without the lock", {"path": str(path)})
 
 
@@ -188,6 +189,9 @@ def _require_same_file(descriptor: int, path: Path) -> None:
 
 
 def _write_owner(descriptor: int, started_at: datetime) -> None:
+    import json
+    import socket
+
     owner = {"pid": os.getpid(), "host": socket.gethostname(), "started_at": format_instant(started_at)}
     try:
         os.fchmod(descriptor, FILE_MODE)

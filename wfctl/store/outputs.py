@@ -13,16 +13,16 @@ _BLOCK = 4096
 _OPEN = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def log_size(path: Path) -> int:
+def log_size(path: Path | str) -> int:
     """Return the size of a log, gaps included; 0 where it is not there or is no regular file."""
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except OSError:
         return 0
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def release_middle(path: Path, most: int, *, done_to: int = 0) -> int:
+def release_middle(path: Path | str, most: int, *, done_to: int = 0) -> int:
     """Given a log and how many bytes of it may lie on the disk, release what is more from its middle; its size stays.
 
     The head keeps half, the tail the other half. Whoever writes to it is not disturbed. `done_to`: up to where that was done

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
-import shlex
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from wfctl.errors import CannotCreate, DamagedStore, NoStore, NotAllowed, WfctlError
 from wfctl.store.disk import DIRECTORY_MODE, Disk, is_temporary
 from wfctl.store.layout import Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -55,17 +56,17 @@ _NETWORK_FUSE = (
 _FILES = {"wfctl.toml", "ledger.db", "ledger.db-wal", "ledger.db-shm", "scheduler.lock"}
 
 
-def open_place(root: Path) -> Layout:
+def open_place(root: Path | str) -> Layout:
     """Given the path of a store, check where it stands and return its layout, links in the path resolved.
 
     Raise NoStore where there is none, naming `wfctl init`; NotAllowed where contract 2.7 refuses it.
     """
     try:
-        real = root.resolve(strict=True)
+        real = os.path.realpath(root, strict=True)
     except FileNotFoundError:
         raise _no_store(root) from None
-    except (OSError, RuntimeError) as error:
-        raise NotAllowed(f"cannot reach the store {root}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise NotAllowed(f"cannot reach the store {root}: {error.strerror or error}") from error
     refuse_half_restored(real)
     if os.access(real, os.X_OK) and not is_store(real):
         raise _no_store(root)
@@ -73,9 +74,9 @@ def open_place(root: Path) -> Layout:
     return Layout(real)
 
 
-def refuse_half_restored(root: Path) -> None:
+def refuse_half_restored(root: Path | str) -> None:
     """Raise DamagedStore for a store that a backup was only partly put back into: nothing but that may use it."""
-    if os.path.lexists(Layout(root).restoring):
+    if os.path.lexists(Layout(root).path_of("restoring")):
         said = "a backup was being put back and that was cut short; run `wfctl store restore FILE` again, which finishes it"
         raise DamagedStore(f"{root}: {said}", {"path": str(root)})
 
@@ -108,7 +109,7 @@ def make_store(root: Path, disk: Disk, *, if_absent: bool = False) -> bool:
     return True
 
 
-def assume_owner(root: Path, *, program: Sequence[str] = (os.__file__, __file__, sys.executable)) -> None:
+def assume_owner(root: Path | str, *, program: Sequence[str] = (os.__file__, __file__, sys.executable)) -> None:
     """When root works in another user's store, take that user's groups and ids for good (contract 2.7).
 
     To be called before anything of the store is opened. Without effect for anybody else, and where there is no store. Raise
@@ -117,7 +118,7 @@ def assume_owner(root: Path, *, program: Sequence[str] = (os.__file__, __file__,
     if os.geteuid() != 0:
         return
     try:
-        owner = root.stat()
+        owner = os.stat(root)
     except OSError:
         return
     if owner.st_uid == 0:
@@ -141,15 +142,13 @@ def assume_owner(root: Path, *, program: Sequence[str] = (os.__file__, __file__,
         os.environ.pop(name, None)
 
 
-def check_place(root: Path, *, filesystem_of: Callable[[Path], str] | None = None, uid: int | None = None) -> None:
+def check_place(root: Path | str, *, filesystem_of: Callable[[str], str] | None = None, uid: int | None = None) -> None:
     """Given the path of a store, or of one to be made, raise NotAllowed where contract 2.7 refuses the place."""
-    me = os.geteuid() if uid is None else uid
-    real = root.resolve()
-    _check_own(real, me)
-    owner = real.stat().st_uid if real.exists() else me
-    for directory in _above(root):
+    real = os.path.realpath(root)
+    owner = _check_own(real, os.geteuid() if uid is None else uid)
+    for directory in _above(root, real):
         _check_above(directory, owner)
-    for directory in real.parents:
+    for directory in _parents(real):
         if is_store(directory):
             raise NotAllowed(f"{real} lies inside the store {directory}; choose a place outside it")
     filesystem = (filesystem_of or filesystem_type)(real)
@@ -167,35 +166,41 @@ def is_network_filesystem(name: str) -> bool:
     return name in NETWORK_FILESYSTEMS
 
 
-def filesystem_type(path: Path, mounts: str | None = None) -> str:
+def filesystem_type(path: Path | str, mounts: str | None = None) -> str:
     """Given a path, return the type of the filesystem it is on, such as `ext4` or `fuse.sshfs`; empty when unknown.
 
     `mounts` is the text of /proc/self/mountinfo, which is read when it is not given.
     """
     if mounts is None:
         try:
-            mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+            with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+                mounts = file.read()
         except OSError:
             return ""
+    whole = f"{path}/"
     found, depth = "", -1
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        point = Path(_unescape(fields[4]))
-        if len(point.parts) >= depth and path.is_relative_to(point):  # a later mount of one point covers the earlier
-            found, depth = right.split(" ")[0], len(point.parts)
+        point = _unescape(fields[4]).rstrip("/") + "/"
+        if len(point) >= depth and whole.startswith(point):  # a later mount of one point covers the earlier
+            found, depth = right.split(" ")[0], len(point)
     return found
 
 
 def _unescape(field: str) -> str:
+    if "\\" not in field:
+        return field
     for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         field = field.replace(escaped, plain)
     return field
 
 
-def _no_store(root: Path) -> NoStore:
+def _no_store(root: Path | str) -> NoStore:
+    import shlex
+
     quoted = shlex.quote(str(root))
     return NoStore(
         f"there is no store at {root}; make one with `wfctl --store {quoted} init`, or name another with --store",
@@ -203,12 +208,9 @@ def _no_store(root: Path) -> NoStore:
     )
 
 
-def is_store(directory: Path) -> bool:
+def is_store(directory: Path | str) -> bool:
     """Tell whether a directory is a store: it has a ledger, and definitions."""
-    try:
-        return (directory / "ledger.db").is_file() and (directory / "schedules").is_dir()
-    except OSError:
-        return False
+    return os.path.isfile(f"{directory}/ledger.db") and os.path.isdir(f"{directory}/schedules")
 
 
 def _require_unused(root: Path) -> None:
@@ -223,17 +225,24 @@ def _require_unused(root: Path) -> None:
         raise CannotCreate(f"{root} is not empty: it holds {foreign[0]!r}, which is not a store's; choose a new directory")
 
 
-def _above(root: Path) -> list[Path]:
-    """The directories through which the store is reached, as named and as links resolve them."""
-    named, real = Path(os.path.normpath(root)), root.resolve()
-    return sorted({*named.parents, *real.parents})
+def _above(root: Path | str, real: str) -> list[str]:
+    """The directories through which the store is reached, as named and as links resolve them, the outer ones first."""
+    return sorted({*_parents(os.path.normpath(root)), *_parents(real)}, key=lambda path: path.split("/"))
 
 
-def _check_own(real: Path, me: int) -> None:
+def _parents(path: str) -> Iterator[str]:
+    """Give the directories above a path, the nearest first."""
+    while path not in ("/", "//", ".", ""):
+        path = os.path.dirname(path) or "."
+        yield path
+
+
+def _check_own(real: str, me: int) -> int:
+    """Return who owns the store, or is to. Raise NotAllowed."""
     try:
-        status = real.stat()
+        status = os.stat(real)
     except FileNotFoundError:
-        return
+        return me
     except OSError as error:
         raise NotAllowed(f"cannot look at {real}: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
@@ -248,11 +257,12 @@ def _check_own(real: Path, me: int) -> None:
         raise NotAllowed(
             f"others than its owner may write {real} (mode {stat.S_IMODE(status.st_mode):04o}); run `chmod 700 {real}`"
         )
+    return status.st_uid
 
 
-def _check_above(directory: Path, owner: int) -> None:
+def _check_above(directory: str, owner: int) -> None:
     try:
-        status = directory.stat()
+        status = os.stat(directory)
     except OSError:
         return  # not there yet: `init` makes it for us alone
     if status.st_uid not in (0, owner):
@@ -271,6 +281,8 @@ def _check_above(directory: Path, owner: int) -> None:
 
 def _is_private_group(gid: int, owner: int) -> bool:
     """Whether nobody but root and the owner is in the group: root's own, or the group of the owner's name."""
+    import grp
+
     try:
         group = grp.getgrgid(gid)
         name = pwd.getpwuid(owner).pw_name

@@ -10,20 +10,19 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from wfctl.core.instants import EPOCH, from_micros, to_micros
 from wfctl.core.model import Candidate, run_name
 from wfctl.store.ledger.rows import UnreadableRow, guarded
 from wfctl.store.ledger.schedules import COLUMNS, FROM, KINDS, ScheduleRow, held_for, row_of
 from wfctl.store.ledger.schema import WAITS_FOR_CAPACITY
-from wfctl.value import Value
 
 _MOST = to_micros(datetime.max.replace(tzinfo=EPOCH.tzinfo))
 _LEAST = to_micros(datetime.min.replace(tzinfo=EPOCH.tzinfo))
 
 
-class DueRow(Value):
+class DueRow(NamedTuple):
     """One active, unblocked schedule as a round sees it. What ends in `_us` is microseconds, of instants since the epoch."""
 
     number: int
@@ -80,6 +79,12 @@ def waiting_for_capacity(connection: sqlite3.Connection, *, limit: int) -> list[
     return _rows(found)
 
 
+def next_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the number that the next run gets, and the place that the next row of the history gets."""
+    run, place = connection.execute("SELECT run, occurrence FROM counters").fetchone()
+    return int(run) + 1, int(place) + 1
+
+
 def next_wake_after(connection: sqlite3.Connection, instant: datetime) -> int | None:
     """Return when the first schedule needs attention after an instant, in microseconds; None: none does."""
     found = connection.execute(
@@ -123,23 +128,23 @@ def _due(values: tuple[Any, ...]) -> DueRow | None:
             can_expire=bool(can_expire),
             reason=held_for(held_reason),
         )
-    runs = [] if unfinished is None else sorted(map(int, unfinished.split(",")))
+    runs = () if unfinished is None else sorted(map(int, unfinished.split(",")))
     return DueRow(
-        number=number,
-        id=name,
-        revision=revision,
-        deployment=deployment,
-        deployment_id=deployment_id,
-        deployment_revision=deployment_revision,
-        anchor_us=anchor,
-        watermark_us=watermark,
-        next_us=next_instant,
-        wake_us=wake_at,
+        number,
+        name,
+        revision,
+        deployment,
+        deployment_id,
+        deployment_revision,
+        anchor,
+        watermark,
+        next_instant,
+        wake_at,
         floor=from_micros(floor),
         candidate=held,
         last_admission=None if last_admission is None else from_micros(last_admission),
         passing_until=None if passing_until is None else from_micros(passing_until),
-        active=tuple(run_name(run) for run in runs if run > 0),
+        active=tuple([run_name(run) for run in runs if run > 0]) if runs else (),
         is_doubtful=bool(is_contradicted or recorded != len(runs) or (runs and runs[0] < 1) or (held and candidate > floor)),
     )
 

@@ -6,18 +6,21 @@ import contextlib
 import os
 import sqlite3
 import stat
-import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from urllib.parse import quote
+from operator import methodcaller
+from typing import TYPE_CHECKING
 
 from wfctl.errors import CannotCreate, DamagedStore, InvalidArgument, IoError, TimedOut, WfctlError, WrongState
 from wfctl.store.ledger.schema import APPLICATION_ID, FORMAT, MIGRATIONS, TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BUSY_TIMEOUT_S = 20.0
 RESTORE = "put a backup back with `wfctl store restore FILE`"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_SPECIAL = frozenset("%?#")  #: in the address of a file
 
 
 class Ledger:
@@ -26,9 +29,9 @@ class Ledger:
     `point` is called with `commit` before each commit and `committed` after it: the seam at which crash tests die.
     """
 
-    def __init__(self, path: Path, *, point: Callable[[str], None] | None = None) -> None:
+    def __init__(self, path: Path | str, *, point: Callable[[str], None] | None = None) -> None:
         """Open an existing ledger. Raise DamagedStore when it is missing or no ledger, or of a newer format; IoError."""
-        self.path = path
+        self._path = os.fspath(path)
         self.point = point or (lambda name: None)
         self.commits = 0  #: how many transactions that wrote anything were committed over this connection
         self.is_writing = False  #: within `transaction`: what is read may yet be rolled back
@@ -44,6 +47,8 @@ class Ledger:
     @classmethod
     def create(cls, path: Path) -> None:
         """Make a new ledger with a random store id. Raise CannotCreate."""
+        import uuid
+
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         except OSError as error:
@@ -51,6 +56,7 @@ class Ledger:
         connection = _connect(path)
         try:
             with translated(path):
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is written, or never
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.executescript(
@@ -59,6 +65,13 @@ class Ledger:
                 )
         finally:
             connection.close()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        from pathlib import Path
+
+        return Path(self._path)
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
@@ -80,7 +93,7 @@ class Ledger:
 
         Raise TimedOut when another writer holds the ledger for too long, IoError and DamagedStore as SQLite reports them.
         """
-        with translated(self.path):
+        with translated(self._path):
             self.connection.execute("BEGIN IMMEDIATE")
             self.is_writing = True
             try:
@@ -103,7 +116,7 @@ class Ledger:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give the connection with one consistent view of the ledger."""
-        with translated(self.path):
+        with translated(self._path):
             if self.connection.in_transaction:
                 yield self.connection
                 return
@@ -120,12 +133,12 @@ class Ledger:
         with self.reading() as connection:
             found = connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()
         if found is None or not isinstance(found[0], str):
-            raise DamagedStore(f"{self.path} does not say which store it is of; {RESTORE}")
+            raise DamagedStore(f"{self._path} does not say which store it is of; {RESTORE}")
         return found[0]
 
 
 @contextlib.contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: Path | str) -> Iterator[None]:
     """Turn what SQLite raises into what an operator can act on."""
     try:
         yield
@@ -135,7 +148,7 @@ def translated(path: Path) -> Iterator[None]:
         raise InvalidArgument("this is no text: it has bytes that are no UTF-8, or lone surrogates") from error
 
 
-def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
+def _meaning_of(error: sqlite3.Error, path: Path | str) -> WfctlError:
     number = getattr(error, "sqlite_errorcode", None)
     primary = number & 0xFF if number is not None else None
     data = {"path": str(path), "sqlite": getattr(error, "sqlite_errorname", None)}
@@ -150,9 +163,9 @@ def _meaning_of(error: sqlite3.Error, path: Path) -> WfctlError:
     return IoError(f"cannot use {path}: {error}", data)
 
 
-def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+def _connect(path: Path | str, mode: str = "rw") -> sqlite3.Connection:
     try:
-        is_regular = stat.S_ISREG(path.lstat().st_mode)
+        is_regular = stat.S_ISREG(os.lstat(path).st_mode)
     except FileNotFoundError:
         message = f"{path} is missing, though the store is there; {RESTORE}"
         raise DamagedStore(message) from None
@@ -162,7 +175,7 @@ def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
         raise DamagedStore(f"{path} is no regular file; put the ledger itself there, or restore a backup")
     try:
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode={mode}",
+            f"file:{_quoted(path)}?mode={mode}",
             uri=True,
             isolation_level=None,
             timeout=BUSY_TIMEOUT_S,
@@ -175,28 +188,42 @@ def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     return connection
 
 
-def connect_to_read(path: Path, *, is_at_rest: bool = False) -> sqlite3.Connection:
+def _quoted(path: Path | str) -> str:
+    """Return a path as an address of SQLite has it."""
+    text = os.fspath(path)
+    if text.isascii() and not _SPECIAL.intersection(text):
+        return text
+    return "".join(f"%{byte:02X}" if byte > 127 or chr(byte) in _SPECIAL else chr(byte) for byte in os.fsencode(text))
+
+
+def connect_to_read(path: Path | str, *, is_at_rest: bool = False) -> sqlite3.Connection:
     """Return a connection that cannot write. `is_at_rest`: where there is no write-ahead log, none is made for it either.
 
     Raise DamagedStore for what is no file, IoError.
     """
-    has_log = path.with_name(f"{path.name}-wal").exists()
+    has_log = os.path.exists(f"{path}-wal")
     return _connect(path, "ro&immutable=1" if is_at_rest and not has_log else "ro")
 
 
-def _text(data: bytes) -> str:
-    """One text that is not UTF-8 any more must not keep the rows around it from being read; digests tell of it (7.4)."""
-    return data.decode("utf-8", "replace")
+def open_beside(path: Path | str) -> sqlite3.Connection:
+    """Return another connection to a ledger that is open already. Raise DamagedStore for what is no file, IoError."""
+    connection = _connect(path)
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
-def refuse_foreign(path: Path) -> None:
+#: One text that is not UTF-8 any more must not keep the rows around it from being read; digests tell of it (7.4).
+_text = methodcaller("decode", "utf-8", "replace")
+
+
+def refuse_foreign(path: Path | str) -> None:
     """Look at what is no ledger of ours, or of a newer format, without a way to write: it stays as it is, byte for byte.
 
     A connection that may write would move its write-ahead log into it when closed. SQLite must do the looking: a descriptor of
     our own, when closed, would let go of every lock that this process has on the file. Where there is no log, nobody has it
     open, and what is said to be immutable is read without making one.
     """
-    probe = _connect(path, "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1")
+    probe = connect_to_read(path, is_at_rest=True)
     try:
         with translated(path):
             application = probe.execute("PRAGMA application_id").fetchone()[0]
@@ -209,12 +236,14 @@ def refuse_foreign(path: Path) -> None:
         raise DamagedStore(f"{path} has format {found}, this wfctl knows {FORMAT}; it was left as it is: use a newer wfctl")
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path | str) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA journal_mode = WAL")  # a copy put back may be in another mode
     connection.execute("PRAGMA synchronous = FULL")
     if _format_of(connection) < FORMAT:
-        _migrate(connection, path)
+        from pathlib import Path
+
+        _migrate(connection, Path(path))
 
 
 def _format_of(connection: sqlite3.Connection) -> int:

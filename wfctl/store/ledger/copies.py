@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -12,11 +11,12 @@ from pathlib import Path
 
 from wfctl.core.model import Json
 from wfctl.errors import DamagedStore, WfctlError
-from wfctl.store.ledger import evidence
+from wfctl.store.ledger import evidence, executions
 from wfctl.store.ledger.connection import connect_to_read, refuse_foreign, translated
 from wfctl.store.ledger.schema import DEPLOYMENT, SCHEDULE
 
 _PAGES_AT_ONCE = 4096  #: 16 MiB
+_FORMAT_OF_ORIGINS = 4  #: from which on a mark does not hold all of its note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +120,10 @@ def unsettled(path: Path) -> list[Unsettled]:
     """Return the executions without an end; none where the ledger cannot be read."""
     try:
         with opened(path) as connection:
-            rows = connection.execute("SELECT run, k, mark FROM executions WHERE how IS NULL").fetchall()
-        return [Unsettled(run, k, json.loads(mark)) for run, k, mark in rows if mark]
+            is_older = connection.execute("PRAGMA user_version").fetchone()[0] < _FORMAT_OF_ORIGINS
+            marks = "mark, NULL" if is_older else executions.MARK
+            rows = connection.execute(f"SELECT run, k, {marks} FROM executions WHERE how IS NULL").fetchall()
+        return [Unsettled(run, k, executions.note_of(mark, shared)) for run, k, mark, shared in rows if mark]
     except (WfctlError, TypeError, ValueError):
         return []
 

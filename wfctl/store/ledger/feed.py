@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from wfctl.core.model import Status
+from wfctl.store.ledger.numbers import STATUS_OF
 from wfctl.store.ledger.rows import try_micros
-from wfctl.store.ledger.schema import SCHEDULE, STATUS_OF
+from wfctl.store.ledger.schema import SCHEDULE
 
 _NEWEST = 64  #: run numbers looked at for those that are reserved and not entered yet
 

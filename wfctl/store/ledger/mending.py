@@ -15,8 +15,8 @@ from wfctl.core.instants import to_micros
 from wfctl.core.model import Json
 from wfctl.core.steps import Ended
 from wfctl.store.ledger import runs
+from wfctl.store.ledger.numbers import ENDED_NUMBER, ENDED_OF
 from wfctl.store.ledger.rows import LONGEST, UnreadableRow
-from wfctl.store.ledger.schema import ENDED_NUMBER, ENDED_OF
 
 _INT, _TEXT = "integer", "text"
 
@@ -50,7 +50,7 @@ def _cleared(columns: str, kind: str = _INT) -> list[tuple[str, str, str]]:
 def mend_executions(connection: sqlite3.Connection, run: int) -> None:
     """Clear what only explains an execution. How it ended, and that it did, stays as it is written."""
     changes = [(column, "NULL", _is_no_object(column)) for column in ("detail", "stop")]
-    changes += [("mark", "NULL", f"how IS NOT NULL AND {_is_no_object('mark')}")]
+    changes += [(column, "NULL", "how IS NOT NULL") for column in ("mark", "origin")]
     changes += _cleared("started_at ended_at exit_status signal cpu max_rss left_behind")
     _put(connection, "executions", "run = ?", [run], changes)
 

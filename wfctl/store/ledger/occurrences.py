@@ -16,6 +16,7 @@ from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known, 
 from wfctl.value import Value
 
 _MICROSECOND = timedelta(microseconds=1)
+LAST_PLACE = 2**62  #: behind every row
 _COLUMNS = "place, schedule, instant, status, revision, recorded_at, lateness, run, reason, span_first, span_count"
 
 
@@ -237,9 +238,10 @@ def page(
     until: datetime | None,
     after: int,
     limit: int,
+    before: int = LAST_PLACE,
     newest: bool = False,
 ) -> list[OccurrenceRow | BrokenOccurrence]:
-    """Return up to `limit` rows behind place `after`, in the order of recording: the first ones, or the `newest`.
+    """Return up to `limit` rows between two places, in the order of recording: the first ones, or the `newest`.
 
     Given: `schedules` by number (None: all), `statuses` (None: all), instants from `since` on and before `until`.
     Each part is an index range; several are merged by place.
@@ -251,7 +253,7 @@ def page(
         schedules = _with_rows_within(connection, since, until)
     parts: list[_Range] = []
     for schedule in [None] if schedules is None else schedules:
-        parts += _ranges(connection, schedule, numbers, since, until, after)
+        parts += _ranges(connection, schedule, numbers, since, until, (after, before))
     ranges = [_rows(connection, part, limit, newest) for part in parts]
     merged = merged_by(lambda row: row.place, ranges, reverse=newest)
     found = [row for row, _ in zip(merged, range(limit), strict=False)]
@@ -272,7 +274,7 @@ def _ranges(
     numbers: list[int] | None,
     since: datetime | None,
     until: datetime | None,
-    after: int,
+    between: tuple[int, int],
 ) -> Iterator[_Range]:
     """Give the index ranges that together hold what is asked for of one schedule, or of all."""
     conditions: list[str] = []
@@ -281,8 +283,8 @@ def _ranges(
         conditions, values = ["schedule = ?"], [schedule]
     if since or until:
         assert schedule is not None
-        after = _narrow(connection, schedule, since, until, after, conditions, values)
-    conditions, values = [*conditions, "place > ?"], [*values, after]
+        between = _narrow(connection, schedule, since, until, between, conditions, values)
+    conditions, values = [*conditions, "place > ? AND place < ?"], [*values, *between]
     if numbers is None:
         yield _Range("", conditions, values)
     elif all(number >= RARE for number in numbers):
@@ -298,14 +300,15 @@ def _narrow(
     schedule: int,
     since: datetime | None,
     until: datetime | None,
-    after: int,
+    between: tuple[int, int],
     conditions: list[str],
     values: list[int],
-) -> int:
+) -> tuple[int, int]:
     """Add the bounds of instants; where rows stand in their order, bound the places too, so that the range is short.
 
-    Return the place behind which the range begins: there may be one such bound, SQLite heeds no second.
+    Return the places between which the range lies: there may be one bound at each end, SQLite heeds no second.
     """
+    after, before = between
     disordered = connection.execute("SELECT is_disordered FROM schedules WHERE number = ?", (schedule,)).fetchone()
     for bound, comparison in ((since, ">="), (until, "<")):
         if bound is None:
@@ -321,9 +324,8 @@ def _narrow(
         if place and bound is since:
             after = max(after, place[0] - 1)
         elif place:
-            conditions.append("place < ?")
-            values.append(place[0])
-    return after
+            before = min(before, place[0])
+    return after, before
 
 
 def _rows(connection: sqlite3.Connection, part: _Range, limit: int, newest: bool) -> Iterator[OccurrenceRow | BrokenOccurrence]:

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Status, run_name
-from wfctl.store.ledger.schema import STATUS_NUMBER, STATUS_OF
+from wfctl.store.ledger.numbers import STATUS_NUMBER, STATUS_OF
 
 _FINAL = ", ".join(
     str(STATUS_NUMBER[status]) for status in (Status.COMPLETED, Status.FAILED, Status.EXHAUSTED, Status.CANCELLED)

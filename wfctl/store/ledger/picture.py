@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import RUN_STATUSES, Json, Status
+from wfctl.store.ledger.numbers import STATUS_OF
 from wfctl.store.ledger.occurrences import COLUMNS as ROW_COLUMNS
 from wfctl.store.ledger.occurrences import sound as sound_row
 from wfctl.store.ledger.rows import UnreadableRow, guarded, json_object, known
-from wfctl.store.ledger.schema import STATUS_OF
 
 LOOKED_BACK = 20_000  #: runs before a window among which those are looked for that reach into it
 _ASTRAY = 2_000  #: runs behind a window among which those are looked for that a step back of the clock put into it

@@ -141,9 +141,13 @@ def horizon_of(connection: sqlite3.Connection, schedule: int) -> datetime | None
 
 
 def prune_sessions(connection: sqlite3.Connection, before: datetime) -> None:
-    """Take out the supervisor's sessions that ended before that time, save the last one."""
+    """Take out the supervisor's sessions that ended before that time, save the last one, and what no mark goes by any more."""
     connection.execute(
         "DELETE FROM sessions WHERE seen_at < ? AND number < (SELECT max(number) FROM sessions)", (to_micros(before),)
+    )
+    connection.execute(
+        "DELETE FROM origins WHERE number NOT IN (SELECT origin FROM executions WHERE how IS NULL AND origin IS NOT NULL)"
+        " AND number < (SELECT max(number) FROM origins)"
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from wfctl.core.instants import from_micros
-from wfctl.core.model import Json
+from wfctl.core.json_text import loads
 from wfctl.errors import Blocked
 
 Value = TypeVar("Value")
@@ -54,14 +53,17 @@ def guarded(
     owner = None if schedule is None else names.index(schedule)
     types = [_TYPES[letter] for letter in kinds]
     assert len(types) == len(names), f"{table}: {len(types)} kinds for {len(names)} columns"
+    good: set[tuple[type, ...]] = set()  # most rows hold what others held before them: those need no look at each column
 
     def decorate(make: Callable[[tuple[Any, ...]], Value]) -> Callable[[tuple[Any, ...]], Value]:
         @functools.wraps(make)
         def read(values: tuple[Any, ...]) -> Value:
             try:
-                for value, allowed in zip(values, types, strict=True):
-                    if not isinstance(value, allowed):
+                held = tuple(map(type, values))
+                if held not in good:
+                    if not all(issubclass(kind, allowed) for kind, allowed in zip(held, types, strict=True)):
                         raise TypeError
+                    good.add(held)
                 return make(values)
             except (LookupError, ValueError, TypeError, OverflowError, AttributeError) as error:
                 row = "/".join(str(values[place]) for place in places)
@@ -103,6 +105,15 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("RELEASE part")
 
 
+def merged_by(key: Callable[[Value], Any], parts: Sequence[Iterator[Value]], *, reverse: bool = False) -> Iterator[Value]:
+    """Give the rows of several parts, each in the order of a key, in that order."""
+    if len(parts) == 1:
+        return parts[0]
+    import heapq
+
+    return heapq.merge(*parts, key=key, reverse=reverse)
+
+
 def known(table: Mapping[int, Value], number: Any, name: str) -> Value:
     """Return what a number of a column stands for. Raise ValueError naming the number when it stands for nothing."""
     found = table.get(number) if isinstance(number, int) else None
@@ -126,12 +137,12 @@ def check_span(micros: int | None, name: str) -> int | None:
     return micros
 
 
-def json_object(text: str | None, name: str) -> Mapping[str, Json] | None:
+def json_object(text: str | None, name: str) -> Mapping[str, Any] | None:
     """Return the object that a column holds as JSON; None for none. Raise ValueError for anything else."""
     if text is None or text == "":
         return None
     try:
-        found = json.loads(text)
+        found = loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{name} is no JSON: {shown(text)}") from None
     if not isinstance(found, dict):

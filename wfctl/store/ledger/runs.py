@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
-import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from wfctl.core.instants import from_micros, to_micros
+from wfctl.core.json_text import dumps
 from wfctl.core.model import RUN_STATUSES, Json, Reason, Status, run_name
-from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object, known, shown
-from wfctl.store.ledger.schema import RARE, STATUS_NUMBER, STATUS_OF
+from wfctl.store.ledger.numbers import RARE, STATUS_NUMBER, STATUS_OF
+from wfctl.store.ledger.rows import UnreadableRow, check_span, guarded, json_object, known, merged_by, shown
 from wfctl.value import Value
 
 _COLUMNS = """number, schedule, instant, revision, deployment, deployment_revision, status, attempt, resumed_step,
  admitted_at, started_at, attempt_at, ended_at, max_run, max_steps, is_overdue, input, reason, output, output_k,
  interrupt, stop, resume"""
 _MICROSECOND = timedelta(microseconds=1)
+LAST_NUMBER = 2**62  #: above every run's
 
 
-class NewRun(Value):
+class NewRun(NamedTuple):
     """What an admission, or a start by hand, pins for good."""
 
     number: int
@@ -34,6 +34,11 @@ class NewRun(Value):
     max_run: timedelta | None
     max_steps: int | None
     input: str | None  #: JSON of a manual run's input; None: the schedule revision's
+
+
+def admitted_at(run: NewRun, at: datetime) -> NewRun:
+    """Return a run as it is admitted at another time."""
+    return run._replace(admitted_at=at)
 
 
 class RunRow(Value):
@@ -104,7 +109,7 @@ def _row(values: tuple[Any, ...]) -> RunRow:
         resumed_step=resumed_step,
         admitted_at=from_micros(admitted_at),
         started_at=_instant(started_at),
-        attempt_at=_instant(attempt_at),
+        attempt_at=_instant(started_at if attempt_at is None and attempt == 1 else attempt_at),
         ended_at=_instant(ended_at),
         max_run=as_span(check_span(max_run, "max_run")),
         max_steps=max_steps,
@@ -134,7 +139,7 @@ def _status(number: Any) -> Status:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return None if value is None else dumps(value)
 
 
 def as_span(micros: int | None) -> timedelta | None:
@@ -184,6 +189,50 @@ def find(connection: sqlite3.Connection, number: int) -> RunRow | None:
     return _row(found) if found else None
 
 
+def as_admitted(new: NewRun) -> RunRow:
+    """Return the row of a run as it is right after its admission."""
+    return RunRow(
+        number=new.number,
+        schedule=new.schedule,
+        instant=new.instant,
+        revision=new.revision,
+        deployment=new.deployment,
+        deployment_revision=new.deployment_revision,
+        status=Status.ADMITTED,
+        attempt=1,
+        resumed_step=0,
+        admitted_at=new.admitted_at,
+        started_at=None,
+        attempt_at=None,
+        ended_at=None,
+        max_run=new.max_run,
+        max_steps=new.max_steps,
+        is_overdue=False,
+        input=new.input,
+        reason=None,
+        output=None,
+        output_k=None,
+        interrupt=None,
+        stop=None,
+        resume=None,
+    )
+
+
+def is_same_admission(one: NewRun, other: NewRun) -> bool:
+    """Tell whether two are the same run, admitted with the same, be it at another time."""
+    names = ("number", "schedule", "instant", "revision", "deployment", "deployment_revision", "input")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def changed_since_admission(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
+    """Return which runs among these numbers have moved on, or are to be stopped, though they were admitted a moment ago."""
+    found = connection.execute(
+        "SELECT number FROM runs WHERE number BETWEEN ? AND ? AND (status != ? OR stop IS NOT NULL)",
+        (first, last, STATUS_NUMBER[Status.ADMITTED]),
+    )
+    return {number for (number,) in found}
+
+
 def numbers_among(connection: sqlite3.Connection, numbers: Iterable[int]) -> set[int]:
     """Return which of these numbers are those of runs."""
     wanted = set(numbers)
@@ -191,6 +240,16 @@ def numbers_among(connection: sqlite3.Connection, numbers: Iterable[int]) -> set
         return set()
     found = connection.execute("SELECT number FROM runs WHERE number BETWEEN ? AND ?", (min(wanted), max(wanted)))
     return {number for (number,) in found} & wanted
+
+
+def unknown_among(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[int]:
+    """Return which of these numbers are those of no run, and of no execution."""
+    found = connection.execute(
+        "SELECT value FROM json_each(?) WHERE NOT EXISTS (SELECT 1 FROM runs WHERE number = value)"
+        " AND NOT EXISTS (SELECT 1 FROM executions WHERE run = value)",
+        (f"[{','.join(map(str, numbers))}]",),
+    )
+    return [number for (number,) in found]
 
 
 def count_with_reason(connection: sqlite3.Connection, code: str) -> int:
@@ -219,6 +278,16 @@ def slots_used(connection: sqlite3.Connection) -> int:
     return int(found.fetchone()[0])
 
 
+def slots_by_deployment(connection: sqlite3.Connection) -> list[tuple[int, int, int]]:
+    """Return (deployment, its revision, how many scheduled runs of it hold an execution slot), for executors of their own."""
+    found = connection.execute(
+        "SELECT deployment, deployment_revision, count(*) FROM runs INDEXED BY runs_unfinished"
+        " WHERE schedule IS NOT NULL AND status BETWEEN 11 AND 13 AND status BETWEEN 11 AND 12"
+        " GROUP BY deployment, deployment_revision"
+    )
+    return [(int(number), int(revision), int(count)) for number, revision, count in found]
+
+
 def unfinished(connection: sqlite3.Connection) -> list[RunRow]:
     """Return every unfinished run, scheduled or manual; one whose row cannot be read is left to `evidence`."""
     found = connection.execute(
@@ -236,6 +305,7 @@ def _row_or_broken(values: tuple[Any, ...]) -> RunRow | BrokenRun:
 
 def change_status(connection: sqlite3.Connection, run: RunRow, to: Status, **fields: Any) -> bool:
     """Move a run from the status it was read with to another, with other columns. Return False when it is no more in it."""
+    fields = _stored(fields)
     names = ["status = ?", *(f"{name} = ?" for name in fields)]
     changed = connection.execute(
         f"UPDATE runs SET {', '.join(names)} WHERE number = ? AND status = ?",
@@ -246,8 +316,15 @@ def change_status(connection: sqlite3.Connection, run: RunRow, to: Status, **fie
 
 def set_fields(connection: sqlite3.Connection, number: int, **fields: Any) -> None:
     """Write columns of a run that are no part of its status."""
+    fields = _stored(fields)
     names = ", ".join(f"{name} = ?" for name in fields)
     connection.execute(f"UPDATE runs SET {names} WHERE number = ?", (*map(_column, fields.values()), number))
+
+
+def _stored(fields: dict[str, Any]) -> dict[str, Any]:
+    """The first attempt begins with the run: that is not written twice."""
+    is_first = "started_at" in fields and fields.get("attempt_at") == fields["started_at"]
+    return {**fields, "attempt_at": None} if is_first else fields
 
 
 def _column(value: Any) -> Any:
@@ -276,15 +353,16 @@ def page(
     until: datetime | None,
     after: int,
     limit: int,
+    before: int = LAST_NUMBER,
     newest: bool = False,
 ) -> list[RunRow | BrokenRun]:
-    """Return up to `limit` runs with numbers above `after`, ascending: the first ones, or the `newest`.
+    """Return up to `limit` runs with numbers between two, ascending: the first ones, or the `newest`.
 
     Given: schedules or a deployment by number (None: all), statuses (None: all), times of admission from `since` on and
     before `until`. Each part is an index range; several are merged by number.
     """
     numbers = None if statuses is None else sorted(STATUS_NUMBER[status] for status in statuses if status in RUN_STATUSES)
-    conditions, values = ["number > ?"], [after]
+    conditions, values = ["number > ? AND number < ?"], [after, before]
     for bound, comparison in ((since, ">="), (until, "<")):
         if bound is not None:
             conditions.append(f"admitted_at {comparison} ?")
@@ -300,11 +378,8 @@ def page(
     elif numbers is not None:
         among = f"status IN ({', '.join('?' * len(numbers))})"
         parts = [([*names, among], [*bound, *numbers]) for names, bound in parts]
-    merged = heapq.merge(
-        *(_rows(connection, names, [*bound, limit], newest) for names, bound in parts),
-        key=lambda row: row.number,
-        reverse=newest,
-    )
+    ranges = [_rows(connection, names, [*bound, limit], newest) for names, bound in parts]
+    merged = merged_by(lambda row: row.number, ranges, reverse=newest)
     found = [row for row, _ in zip(merged, range(limit), strict=False)]
     return found[::-1] if newest else found
 

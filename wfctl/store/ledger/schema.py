@@ -1,4 +1,4 @@
-"""The tables of the ledger, their version, and the small numbers that stand for words in them.
+"""The tables of the ledger and their version. The small numbers that stand for words in them are in `numbers`.
 
 Rows are kept narrow: a store lives for years. Words that repeat are small integers, instants are integer microseconds, and what
 most rows lack is NULL, which costs a byte. Occurrences are clustered by schedule and recording order, which is how they are
@@ -7,31 +7,8 @@ paged; (schedule, instant) is unique beside it, and a run is unique by its occur
 
 from __future__ import annotations
 
-from wfctl.core.model import Status
-from wfctl.core.steps import Ended
-
-FORMAT = 3  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
+FORMAT = 4  #: kept in `PRAGMA user_version`; an unknown newer one is refused untouched (2.5)
 APPLICATION_ID = 0x77666374  # "wfct"
-
-#: Frequent final statuses are below RARE, so that the partial indexes for the others stay small.
-RARE = 10
-STATUS_NUMBER: dict[Status, int] = {
-    Status.COMPLETED: 1,
-    Status.SKIPPED_OVERLAP: 2,
-    Status.SKIPPED_MISFIRE: 3,
-    Status.COALESCED: 4,
-    Status.PREFLIGHT_REJECTED: 10,
-    Status.ADMITTED: 11,
-    Status.RUNNING: 12,
-    Status.INTERRUPTED: 13,
-    Status.FAILED: 14,
-    Status.EXHAUSTED: 15,
-    Status.CANCELLED: 16,
-}
-STATUS_OF: dict[int, Status] = {number: status for status, number in STATUS_NUMBER.items()}
-
-ENDED_NUMBER: dict[Ended, int] = {how: number for number, how in enumerate(Ended, start=1)}
-ENDED_OF: dict[int, Ended] = {number: how for how, number in ENDED_NUMBER.items()}
 
 DEPLOYMENT, SCHEDULE = 0, 1
 KIND_NUMBER = {"deployment": DEPLOYMENT, "schedule": SCHEDULE}
@@ -58,6 +35,22 @@ CREATE TABLE notices (           -- what is to be told, until it was
   error TEXT                     -- what the last one failed by
 );
 CREATE INDEX notices_by_schedule ON notices (schedule, word);
+"""
+
+_ORIGINS = """
+CREATE TABLE origins (           -- what marks share: boot and keeper. In each row it would leave a gap for good once settled
+  number INTEGER PRIMARY KEY,
+  note TEXT NOT NULL UNIQUE      -- JSON
+);
+"""
+
+_FORESEEN = """
+CREATE TABLE foreseen (          -- what croniter and the tz database said of the years ahead, when a revision was saved
+  definition INTEGER NOT NULL,   -- (in its own row, most revisions would no more fit where their page is)
+  revision INTEGER NOT NULL,
+  calendar TEXT NOT NULL,        -- JSON
+  PRIMARY KEY (definition, revision)
+) WITHOUT ROWID;
 """
 
 TABLES = """
@@ -100,7 +93,6 @@ CREATE TABLE revisions (
   plain TEXT NOT NULL,           -- the same, parsed, as JSON
   max_run INTEGER,               -- resolved limit of an attempt, microseconds
   begins INTEGER,                -- where the calendar of a changed trigger begins; NULL: the trigger is the one before
-  calendar TEXT,                 -- JSON: what croniter and the tz database said of the years ahead; NULL: not kept
   PRIMARY KEY (definition, revision)
 ) WITHOUT ROWID;
 
@@ -156,7 +148,7 @@ CREATE TABLE runs (
   resumed_step INTEGER NOT NULL DEFAULT 0,
   admitted_at INTEGER NOT NULL,
   started_at INTEGER,            -- of its first process
-  attempt_at INTEGER,            -- of the first process of this attempt
+  attempt_at INTEGER,            -- of the first process of this attempt; NULL in the first one: as `started_at`
   ended_at INTEGER,
   max_run INTEGER,
   max_steps INTEGER,
@@ -182,7 +174,7 @@ CREATE TABLE executions (
   cpu INTEGER, max_rss INTEGER, left_behind INTEGER,
   detail TEXT,                   -- JSON: a refusal's errno, what a process that cannot be told from another needs
   stop TEXT,                     -- a recorded stop of this execution alone
-  mark TEXT,                     -- JSON, while unsettled: when it was marked, its pid, start time and boot
+  mark TEXT, origin INTEGER,     -- while unsettled: what makes it known again, and the number of what many share of that
   PRIMARY KEY (run, k)
 ) WITHOUT ROWID;
 CREATE INDEX executions_unsettled ON executions (run, k) WHERE how IS NULL;
@@ -213,7 +205,7 @@ CREATE TABLE sessions (          -- when a supervisor was there
   ended_at INTEGER
 );
 """
-TABLES += _HEALTH
+TABLES += _HEALTH + _ORIGINS + _FORESEEN
 
 #: From format n to n + 1, each run in one transaction after a backup copy.
 MIGRATIONS: dict[int, str] = {
@@ -230,4 +222,29 @@ UPDATE occurrences SET reason = replace(reason, '}', ',"held_since":null}')
     2: f"""
 ALTER TABLE revisions ADD COLUMN calendar TEXT;
 {_HEALTH}""",
+    3: f"""
+{_ORIGINS}
+CREATE TABLE packed (
+  run INTEGER NOT NULL, k INTEGER NOT NULL, step INTEGER NOT NULL, attempt INTEGER NOT NULL, how INTEGER,
+  started_at INTEGER, ended_at INTEGER, exit_status INTEGER, signal INTEGER, cpu INTEGER, max_rss INTEGER,
+  left_behind INTEGER, detail TEXT, stop TEXT, mark TEXT, origin INTEGER, PRIMARY KEY (run, k)
+) WITHOUT ROWID;
+INSERT INTO packed SELECT run, k, step, attempt, how, started_at, ended_at, exit_status, signal, cpu, max_rss, left_behind,
+  detail, stop, mark, NULL FROM executions ORDER BY run, k;
+DROP TABLE executions;
+ALTER TABLE packed RENAME TO executions;
+CREATE INDEX executions_unsettled ON executions (run, k) WHERE how IS NULL;
+{_FORESEEN}
+INSERT INTO foreseen SELECT definition, revision, calendar FROM revisions WHERE typeof(calendar) = 'text'
+  ORDER BY definition, revision;
+CREATE TABLE shorter (
+  definition INTEGER NOT NULL REFERENCES definitions (number), revision INTEGER NOT NULL, recorded_at INTEGER NOT NULL,
+  actor TEXT NOT NULL, croniter TEXT NOT NULL, tz_database TEXT NOT NULL, digest TEXT NOT NULL, content TEXT NOT NULL,
+  plain TEXT NOT NULL, max_run INTEGER, begins INTEGER, PRIMARY KEY (definition, revision)
+) WITHOUT ROWID;
+INSERT INTO shorter SELECT definition, revision, recorded_at, actor, croniter, tz_database, digest, content, plain, max_run,
+  begins FROM revisions ORDER BY definition, revision;
+DROP TABLE revisions;
+ALTER TABLE shorter RENAME TO revisions;
+""",
 }

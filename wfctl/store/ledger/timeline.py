@@ -11,8 +11,8 @@ from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.model import Json, Status
+from wfctl.store.ledger.numbers import STATUS_OF
 from wfctl.store.ledger.rows import guarded
-from wfctl.store.ledger.schema import STATUS_OF
 
 _COLUMNS = (
     "o.schedule, o.place, o.instant, o.status, o.revision, o.reason, o.span_first, o.span_count, o.run, r.status, r.schedule,"
