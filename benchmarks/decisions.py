@@ -10,12 +10,12 @@ import argparse
 import gc
 import json
 import math
+import os
 import random
 import resource
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 LEAST, GROWTH = 0.5, 1.1  #: the bounds of row 8
 BEGIN = datetime(2027, 3, 1, tzinfo=UTC)  #: a Monday, and the first of a month
 ZONES = ("UTC", "Europe/Budapest", "America/New_York", "Asia/Kolkata", "Australia/Sydney")
-ENDLESS = 0.05  #: of the schedules: their first run never ends, and what comes due after it is skipped
-ASKED = 10_000  #: how often croniter is asked after each hour
+ENDLESS = 20  #: of so many schedules one has a first run that never ends, and what comes due after it is skipped
+ASKED = 100  #: how often croniter is asked after each round
 KEPT = 2000  #: croniter objects held at a time
 
 
@@ -84,9 +84,9 @@ def expressions(count: int, *, different: bool = False) -> list[tuple[str, str]]
     """
     chance = random.Random(8)
     kinds = [
-        (36, "{m} {h} * * *"), (18, "{m} {h} * * 1-5"), (10, "{m} {h} * * {w}"), (10, "{m} {h} {d} * *"), (1, "{m} {h} {d} */3 *"),
-        (10, "{m} * * * *"), (6, "{m} */2 * * *"), (3, "{m},{n} 8-18 * * mon-fri"), (3, "*/15 * * * *"), (2, "{m}-59/20 * * * *"),
-        (0.9, "*/5 * * * *"), (0.1, "* * * * *"),
+        (36, "{m} {h} * * *"), (18, "{m} {h} * * 1-5"), (10, "{m} {h} * * {w}"), (10, "{m} {h} {d} * *"),
+        (1, "{m} {h} {d} */3 *"), (10, "{m} * * * *"), (6, "{m} */2 * * *"), (3, "{m},{n} 8-18 * * mon-fri"),
+        (3, "*/15 * * * *"), (2, "{m}-59/20 * * * *"), (0.9, "*/5 * * * *"), (0.1, "* * * * *"),
     ]  # fmt: skip
     chosen = chance.choices([form for _, form in kinds], [share for share, _ in kinds], k=count)
     found = []
@@ -138,6 +138,25 @@ def make(context: Context, mixed: Sequence[tuple[str, str]]) -> dict[int, tuple[
     return dict(zip(numbers, mixed, strict=True))
 
 
+def make_beside(root: Path, mixed: Sequence[tuple[str, str]]) -> None:
+    """Make the store in another process, so that this one has the memory of a supervisor that has just been started on it."""
+    from wfctl import init_store, open_store
+
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            init_store(root).close()
+            with open_store(root, clock=VirtualClock()) as store:
+                store.create_deployment(deployment_id="job", command=["/bin/true"])
+                make(store.context, mixed)
+            status = 0
+        finally:
+            os._exit(status)
+    if os.waitpid(child, 0)[1] != 0:
+        raise SystemExit("the store could not be made")
+
+
 # The day ------------------------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +171,10 @@ class Spent:
         """Take in more of it."""
         self.seconds += seconds
         self.count += count
+
+    def since(self, before: Spent) -> Spent:
+        """Return what came since then."""
+        return Spent(self.seconds - before.seconds, self.count - before.count)
 
     @property
     def us(self) -> float:
@@ -174,17 +197,53 @@ class VirtualClock:
         return (self.at - BEGIN).total_seconds()
 
 
+class Alone:
+    """croniter, asked for the next instant and nothing else."""
+
+    def __init__(self) -> None:
+        self.spent = Spent()
+        self._made: dict[tuple[str, str], Any] = {}
+
+    def ask(self, asked: Sequence[tuple[str, str]], after: datetime) -> None:
+        """Ask for one instant of each of these; the objects are made beforehand, and not counted."""
+        from zoneinfo import ZoneInfo
+
+        from croniter import croniter
+
+        for expression, zone in asked:
+            if (expression, zone) not in self._made:
+                self._made[expression, zone] = croniter(expression, after.astimezone(ZoneInfo(zone)))
+        made = [self._made[each] for each in asked]
+        begin = time.process_time()
+        for each in made:
+            each.get_next(datetime)
+        self.spent.add(time.process_time() - begin, len(made))
+        while len(self._made) > KEPT:
+            del self._made[next(iter(self._made))]
+
+
 @dataclass(slots=True)
 class Day:
     """One ledger, and the rounds and the ends of runs on it."""
 
     context: Context
     clock: VirtualClock
-    expressions: dict[int, tuple[str, str]]  #: by schedule
-    endless: frozenset[int]
+    expressions: Sequence[tuple[str, str]]
+    first: int  #: the number of the first schedule
     rounds: Spent = field(default_factory=Spent)
     ends: Spent = field(default_factory=Spent)
+    alone: Alone = field(default_factory=Alone)
+    chance: random.Random = field(default_factory=lambda: random.Random(24))
     begun: list[int] = field(default_factory=list)  #: runs that end before the next round
+
+    def get_to_know(self) -> None:
+        """Have every definition read once, as a supervisor has that was there on the days before."""
+        from wfctl.store.ledger import admissions
+
+        connection = self.context.ledger.connection
+        row = admissions.due(connection, BEGIN + timedelta(hours=1))[0]
+        for i in range(len(self.expressions)):
+            self.context.known.rules(self.context, row._replace(number=self.first + i))
 
     def minute(self) -> int:
         """Let the next minute come; return how many decisions were recorded."""
@@ -201,7 +260,8 @@ class Day:
         seconds = time.process_time() - begin
         decided = occurrences.last_place(self.context.ledger.connection) - before
         self.rounds.add(seconds, decided)
-        self.begun = [run.number for run in new if run.schedule not in self.endless]
+        self.begun = [run.number for run in new if run.schedule is not None and run.schedule % ENDLESS]
+        self.alone.ask(self._sample(before + 1, before + decided), self.clock.at)
         return decided
 
     def _end(self) -> None:
@@ -219,34 +279,17 @@ class Day:
                 plain_ends.settle(connection, ends)
         self.ends.add(time.process_time() - begin, len(self.begun))
 
-    def sample(self, first: int, last: int, chance: random.Random) -> Counter[tuple[str, str]]:
+    def _sample(self, first: int, last: int) -> list[tuple[str, str]]:
         """Return the expressions of some of the decisions that were recorded at these places."""
         connection = self.context.ledger.connection
-        places = chance.sample(range(first, last + 1), min(ASKED, last + 1 - first))
-        found = (
-            connection.execute("SELECT schedule FROM occurrences WHERE place = ?", (place,)).fetchone() for place in places
-        )
-        return Counter(self.expressions[schedule] for (schedule,) in found)
+        places = self.chance.sample(range(first, last + 1), min(ASKED, last + 1 - first))
+        numbers = [
+            connection.execute("SELECT schedule FROM occurrences WHERE place = ?", (place,)).fetchone()[0] for place in places
+        ]
+        return [self.expressions[number - self.first] for number in numbers]
 
 
 NOTE = {"boot": "00000000-0000-0000-0000-000000000000", "since_ns": 10**15, "keeper": 4_000_000}
-
-
-def ask_croniter(asked: Counter[tuple[str, str]], after: datetime, spent: Spent) -> None:
-    """Ask croniter alone for as many next instants of each expression, from objects that are made beforehand."""
-    from zoneinfo import ZoneInfo
-
-    from croniter import croniter
-
-    left = list(asked.items())
-    while left:
-        part, left = left[:KEPT], left[KEPT:]
-        made = [(croniter(expression, after.astimezone(ZoneInfo(zone))), count) for (expression, zone), count in part]
-        begin = time.process_time()
-        for each, count in made:
-            for _ in range(count):
-                each.get_next(datetime)
-        spent.add(time.process_time() - begin, sum(count for _, count in made))
 
 
 def resident_mib() -> float:
@@ -264,42 +307,33 @@ def measure(
     show: Callable[[int, dict[str, float]], None] = lambda hour, figures: None,
 ) -> dict[str, Any]:
     """Play the day; return decisions a second to croniter's next instants a second, and the memory at its end to its begin."""
-    from wfctl import init_store, open_store
+    from wfctl import open_store
     from wfctl.cli.supervise import _NEW_OBJECTS
-    from wfctl.store.ledger import occurrences
     from wfctl.supervisor.pauses import Pauses
 
-    gc.set_threshold(_NEW_OBJECTS)  # as in a process that is a supervisor
-    pauses = Pauses()
     mixed = expressions(schedules, different=different)
-    chance = random.Random(24)
-    init_store(directory / "store").close()
-    clock = VirtualClock()
+    make_beside(directory / "store", mixed)
+    gc.set_threshold(_NEW_OBJECTS)  # as in a process that is a supervisor
+    pauses, clock = Pauses(), VirtualClock()
+    by_hour: list[dict[str, float]] = []
     with open_store(directory / "store", clock=clock) as store:
-        store.create_deployment(deployment_id="job", command=["/bin/true"])
-        by_number = make(store.context, mixed)
-        endless = frozenset(number for number in by_number if chance.random() < ENDLESS)
-        day, alone, by_hour = Day(store.context, clock, by_number, endless), Spent(), []
+        connection = store.context.ledger.connection
+        day = Day(store.context, clock, mixed, connection.execute("SELECT min(number) FROM schedules").fetchone()[0])
+        day.get_to_know()
         pauses.begin()
         for hour in range(1, hours + 1):
-            pauses.look(math.inf)
-            before, rounds, croniter = (
-                occurrences.last_place(store.context.ledger.connection),
-                replace(day.rounds),
-                replace(alone),
-            )
+            rounds, alone = replace(day.rounds), replace(day.alone.spent)
             decided = sum(day.minute() for _ in range(60))
-            mib = resident_mib()
-            ask_croniter(day.sample(before + 1, before + decided, chance), clock.at, alone)
             figures = {
                 "decisions": float(decided),
-                "decision_us": (day.rounds.seconds - rounds.seconds) / decided * 1e6,
-                "croniter_us": (alone.seconds - croniter.seconds) / (alone.count - croniter.count) * 1e6,
-                "mib": mib,
+                "decision_us": day.rounds.since(rounds).us,
+                "croniter_us": day.alone.spent.since(alone).us,
+                "mib": resident_mib(),
             }
             by_hour.append(figures)
             show(hour, figures)
-        recorded = store.context.ledger.connection.execute("SELECT count(*) FROM occurrences").fetchone()[0]
+            pauses.look(math.inf)
+        recorded = connection.execute("SELECT count(*) FROM occurrences").fetchone()[0]
     assert recorded == day.rounds.count, "a decision that was not recorded"
     ratios = sorted(each["croniter_us"] / each["decision_us"] for each in by_hour)
     memory = [each["mib"] for each in by_hour]
@@ -311,10 +345,10 @@ def measure(
         "runs_ended": day.ends.count,
         "decision_us": day.rounds.us,
         "run_end_us": day.ends.us,
-        "croniter_next_us": alone.us,
-        "decisions_ratio": alone.us / day.rounds.us,
+        "croniter_next_us": day.alone.spent.us,
+        "decisions_ratio": day.alone.spent.us / day.rounds.us,
         "decisions_ratio_median_hour": ratios[len(ratios) // 2],
-        "decisions_and_ends_ratio": alone.us / ((day.rounds.seconds + day.ends.seconds) / day.rounds.count * 1e6),
+        "decisions_and_ends_ratio": day.alone.spent.us / ((day.rounds.seconds + day.ends.seconds) / day.rounds.count * 1e6),
         "mib_first_hour": memory[0],
         "mib_last_hour": memory[-1],
         "memory_ratio": memory[-1] / memory[0],

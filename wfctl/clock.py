@@ -76,7 +76,7 @@ def as_clock(given: Any = None) -> Clock:
 def local_zone(etc: str | Path = "/etc") -> str:
     """Return the name of the zone that this machine's clock is set to, which is the one that cron reads its lines in."""
     try:
-        _, found, name = os.readlink(f"{etc}/localtime").rpartition("zoneinfo/")
+        _, found, name = os.readlink(f"{etc}/localtime").rpartition("zoneinfo/")  # noqa: PTH115
     except OSError:
         found, name = "", ""
     if not found:

@@ -16,6 +16,7 @@ from wfctl.core.definition import notify_from_plain
 from wfctl.core.model import Notify
 from wfctl.core.plain import name_of, suggestion
 from wfctl.errors import MissingExtra, Problem
+from wfctl.value import Value
 
 SYSTEM_FILE = Path("/etc/wfctl/wfctl.toml")
 BUILT_IN = "built-in"
@@ -23,6 +24,17 @@ LARGEST_FILE = 256 * 1024
 MIB = 1024 * 1024
 _SIZE = re.compile(r"(\d{1,15})\s?(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)?", re.ASCII)
 _UNITS = {"B": 1, "kB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30, "TB": 10**12, "TiB": 2**40}
+
+
+class SlurmSettings(Value):
+    """What `[executors.slurm]` says: where runs on a cluster find their files, and how the cluster is asked (contract 10)."""
+
+    shared: Path  #: a folder that this machine and the nodes see under the same path
+    max_concurrent_runs: int = 100
+    bin: Path = Path("/usr/bin")  #: where Slurm's commands are
+    python: str = "/usr/bin/python3"  #: on the nodes
+    conf: str | None = None  #: the path of slurm.conf; None: where Slurm looks itself
+    poll_interval_s: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +50,7 @@ class Settings:
     notify: Notify | None = None
     keep_days: int | None = None  #: None: all
     keep_runs: int | None = None  #: None: all
+    slurm: SlurmSettings | None = None  #: None: there is no cluster
     origins: Mapping[str, str] = field(default_factory=dict)  #: by key, such as `supervisor.poll_interval_s`
 
     def free_needed(self, size: int) -> int:
@@ -53,6 +66,9 @@ class Settings:
             return list(self.notify.command) if self.notify else None
         if key == "notify.after":
             return self.notify.after if self.notify else 1
+        if key.startswith(_SLURM):
+            value = getattr(self.slurm or _NO_CLUSTER, key.removeprefix(_SLURM))
+            return (str(value) if value != _NOWHERE else None) if isinstance(value, Path) else value
         return getattr(self, key.partition(".")[2])
 
 
@@ -95,7 +111,7 @@ def settings_from_plain(plain: Mapping[str, Any]) -> Settings:
 def variable_of(key: str) -> str:
     """Given a setting's key, return its environment variable: `WFCTL_POLL_INTERVAL_S`, `WFCTL_NOTIFY_COMMAND`."""
     table, _, name = key.partition(".")
-    return f"WFCTL_{key.replace('.', '_') if table == 'notify' else name}".upper()
+    return f"WFCTL_{key.replace('.', '_') if table in ('notify', 'executors') else name}".upper()
 
 
 class _Merged:
@@ -103,6 +119,7 @@ class _Merged:
         self.values: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.problems: list[str] = []
+        self.has_cluster = False  #: somewhere stands a table [executors.slurm]
 
     def add(self, key: str, value: Any, origin: str) -> None:
         if key not in _READERS:
@@ -123,11 +140,23 @@ class _Merged:
                 self.problems.append(f"{origin}: [{table}] is not a known table{suggestion(str(table), names)}")
             elif not isinstance(settings, Mapping):
                 self.problems.append(f"{origin}: {table} must be a table, not {name_of(settings)}")
+            elif table == "executors":
+                self._add_executors(settings, origin)
             else:
                 self._add_table(table, settings, origin)
 
+    def _add_executors(self, executors: Mapping[Any, Any], origin: str) -> None:
+        for name, settings in executors.items():
+            if name != "slurm":
+                self.problems.append(f"{origin}: [executors.{name}] is not a known table{suggestion(str(name), ['slurm'])}")
+            elif not isinstance(settings, Mapping):
+                self.problems.append(f"{origin}: executors.slurm must be a table, not {name_of(settings)}")
+            else:
+                self.has_cluster = True
+                self._add_table("executors.slurm", settings, origin)
+
     def _add_table(self, table: str, settings: Mapping[Any, Any], origin: str) -> None:
-        names = [key.partition(".")[2] for key in _READERS if key.startswith(table + ".")]
+        names = [key.removeprefix(table + ".") for key in _READERS if key.startswith(table + ".")]
         for name, value in settings.items():
             if name not in names:
                 self.problems.append(f"{origin}: {table}.{name} is not a known setting{suggestion(str(name), names)}")
@@ -135,11 +164,21 @@ class _Merged:
                 self.add(f"{table}.{name}", value, origin)
 
     def finish(self) -> Settings:
+        slurm = self._slurm()
         if self.problems:
             listed = self.problems[0] if len(self.problems) == 1 else "".join(f"\n  {problem}" for problem in self.problems)
             raise MissingExtra(f"settings: {listed}", {"problems": self.problems})
-        values = {key.partition(".")[2]: value for key, value in self.values.items() if not key.startswith("notify.")}
-        return Settings(**values, notify=self._notify(), origins=self.origins)
+        apart = ("notify.", _SLURM)
+        values = {key.partition(".")[2]: value for key, value in self.values.items() if not key.startswith(apart)}
+        return Settings(**values, notify=self._notify(), slurm=slurm, origins=self.origins)
+
+    def _slurm(self) -> SlurmSettings | None:
+        values = {key.removeprefix(_SLURM): value for key, value in self.values.items() if key.startswith(_SLURM)}
+        if "shared" in values:
+            return SlurmSettings(**values)
+        if (self.has_cluster or values) and not self.problems:
+            self.problems.append("executors.slurm.shared is missing; name the folder that this machine and the nodes share")
+        return None
 
     def _notify(self) -> Notify | None:
         command = self.values.get("notify.command")
@@ -234,6 +273,19 @@ def _read_shutdown(value: Any) -> str:
     return str(value)
 
 
+def _read_path(value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("/") or any(ord(letter) < 32 for letter in value):
+        raise ValueError(f"must be a whole path, beginning with /, not {name_of(value)}")
+    return value.rstrip("/") or "/"
+
+
+def _read_shared(value: Any) -> Path:
+    path = _read_path(value)
+    if "%" in path or "\\" in path:
+        raise ValueError("must be a path without % and \\, which Slurm reads as something else")
+    return Path(path)
+
+
 def _read_notify_command(value: Any) -> tuple[str, ...]:
     problems: list[Problem] = []
     notify = notify_from_plain({"command": value}, "", problems)
@@ -253,4 +305,13 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "notify.after": _integer(1, 2**31 - 1),
     "history.keep_days": _integer(1, 1_000_000),
     "history.keep_runs": _integer(1, 2**31 - 1),
+    "executors.slurm.shared": _read_shared,
+    "executors.slurm.max_concurrent_runs": _integer(1, 100_000),
+    "executors.slurm.bin": lambda value: Path(_read_path(value)),
+    "executors.slurm.python": _read_path,
+    "executors.slurm.conf": _read_path,
+    "executors.slurm.poll_interval_s": _number(0.05, 3600),
 }  #: every setting, in the order in which it is shown
+_SLURM = "executors.slurm."
+_NOWHERE = Path("/nowhere")
+_NO_CLUSTER = SlurmSettings(shared=_NOWHERE)

@@ -206,7 +206,8 @@ FIELDS = {
     "update_schedule": ("deployment_id", "trigger", "input", "notes", "overlap", "max_active_runs", "misfire", "lateness",
                         "max_run", "max_steps", "notify"),
     "update_deployment": ("command", "steps", "description", "working_directory", "environment", "environment_files",
-                          "kill_grace", "umask", "executor", "files", "input_schema", "retries", "retry_delay", "timeout"),
+                          "kill_grace", "umask", "executor", "slurm", "files", "input_schema", "retries", "retry_delay",
+                          "timeout"),
 }  # fmt: skip
 
 

@@ -29,12 +29,15 @@ MINUTE = timedelta(minutes=1)
 
 def pages(store: Store, limit: int = 20, cursor: str | None = None, **asked: Any) -> Iterator[list[OccurrenceView]]:
     """The pages of a listing, one after another."""
+    passed = {cursor}
     while True:
         page = store.list_schedule_occurrences(limit=limit, cursor=cursor, **asked)
         yield list(page.items)
-        if page.next_cursor is None:
-            return
         cursor = page.next_cursor
+        if cursor is None:
+            return
+        assert cursor not in passed, "it leads back to where it was"
+        passed.add(cursor)
 
 
 def rows_of(store: Store, limit: int = 20, **asked: Any) -> list[OccurrenceView]:
@@ -88,6 +91,41 @@ def test_fr_14_every_row_of_the_start_is_seen_once_while_rows_are_added(long: Wo
     found = [key(row) for row in seen]
     assert found[:250] == before and found == sorted(set(found))
     assert len(found) > 250, "new rows only at the end"
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+def test_newest_first_each_row_of_the_start_is_seen_once_while_rows_are_added(long: World, limit: int) -> None:
+    before = [key(row) for row in rows_of(long.store, 100)]
+    runs_before = [run.run_id for run in long.store.list_runs(limit=100, reverse=True)]
+    seen: list[OccurrenceView] = []
+    cursor = run_cursor = None
+    runs: list[str] = []
+    for number in itertools.count():
+        page = long.store.list_schedule_occurrences(schedule_id="a", limit=limit, cursor=cursor, reverse=True)
+        seen += page.items
+        if number == 0 or run_cursor is not None:
+            listed = long.store.list_runs(limit=limit, cursor=run_cursor, reverse=True)
+            runs, run_cursor = [*runs, *(run.run_id for run in listed)], listed.next_cursor
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        if number < 10:
+            one_more(long)
+    assert [key(row) for row in seen] == before[::-1], "what is added later is not on the pages that lead back"
+    assert runs == runs_before == sorted(runs, reverse=True)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_newest_first_a_held_candidate_is_on_top_of_the_first_page_which_honours_the_limit(long: World, limit: int) -> None:
+    for _ in range(2):
+        long.clock.advance(MINUTE)
+        long.step()
+    found = list(pages(long.store, limit, schedule_id="a", reverse=True))
+    assert [len(page) for page in found[:-1]] == [limit] * (len(found) - 1)
+    rows = list(itertools.chain(*found))
+    assert [row.status for row in rows[:2]] == ["pending", "running"]
+    assert [row.instant for row in rows] == sorted((row.instant for row in rows), reverse=True)
+    assert len(rows) == 252
 
 
 @pytest.mark.parametrize("limit", [1, 7, 100])
@@ -262,6 +300,7 @@ times = st.one_of(st.none(), st.integers(-50, 120).map(lambda minutes: at("09:00
     since=times,
     until=times,
     limit=st.integers(1, 100),
+    reverse=st.booleans(),
 )
 @settings(**SOME)  # type: ignore[arg-type]
 def test_8_2_filters_are_those_of_a_plain_loop(
@@ -271,6 +310,7 @@ def test_8_2_filters_are_those_of_a_plain_loop(
     since: datetime | None,
     until: datetime | None,
     limit: int,
+    reverse: bool,
 ) -> None:
     wanted = [
         row
@@ -280,7 +320,11 @@ def test_8_2_filters_are_those_of_a_plain_loop(
         and (since is None or row.instant >= since)
         and (until is None or row.instant < until)
     ]
-    asked = {"schedule_id": names and list(names), "status": statuses and list(statuses), "since": since, "until": until}
+    if reverse:  # what is held stays on top
+        held = [row for row in wanted if row.status == Status.PENDING]
+        wanted = [*held, *reversed(wanted[len(held) :])]
+    asked: dict[str, Any] = {"schedule_id": names and list(names), "status": statuses and list(statuses), "reverse": reverse}
+    asked |= {"since": since, "until": until}
     found = list(pages(plain.store, limit, **asked))
     assert list(itertools.chain(*found)) == wanted
     assert all(len(page) == limit for page in found[:-1]), "only the last page is short"
@@ -311,6 +355,7 @@ OTHER_FILTERS: list[dict[str, Any]] = [
     {"schedule_id": "a", "status": "completed"},
     {"schedule_id": "a", "since": "2027-03-01T00:00:00Z"},
     {"schedule_id": "a", "until": "2027-03-02T00:00:00Z"},
+    {"schedule_id": "a", "reverse": True},
 ]
 
 
@@ -398,6 +443,7 @@ def test_8_2_a_cursor_that_is_no_text_is_refused(plain: Plain, cursor: Any) -> N
         {"since": 5},
         {"until": datetime(2027, 3, 1)},
         {"until": "2027-03-01T09:00:00"},
+        {"reverse": "yes"},
     ],
     ids=str,
 )

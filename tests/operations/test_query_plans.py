@@ -15,11 +15,11 @@ from tests.support.schedules import add, at
 from tests.support.story import World
 from wfctl.core.model import Settlement, Status
 from wfctl.store.ledger import Ledger, occurrences, runs
+from wfctl.store.ledger.numbers import STATUS_NUMBER
 from wfctl.store.ledger.runs import NewRun
-from wfctl.store.ledger.schema import STATUS_NUMBER
 
 MINUTE = timedelta(minutes=1)
-GROWING = {"occurrences", "runs", "executions", "revisions"}
+GROWING = {"occurrences", "runs", "executions", "revisions", "foreseen"}
 SMALL = {"schedules", "definitions", "meta", "counters", "sessions", "pauses", "clock_events", "health", "notices"}
 ALIASES = {"s": "schedules", "d": "definitions", "p": "definitions", "n": "notices"}
 BOUNDED = {"runs_unfinished", "executions_unsettled"}  #: partial indexes over what is at work
@@ -72,7 +72,8 @@ def read_everything(world: World) -> None:
     store = world.store
     for name, since in itertools.product(("a", "b"), (None, at("09:02"))):
         assert store.audit_schedule(schedule_id=name, since=since).is_balanced
-    for schedule, status, asked in itertools.product((None, "a", ["a", "b"]), STATUSES, TIMES):
+    for schedule, status, times, reverse in itertools.product((None, "a", ["a", "b"]), STATUSES, TIMES, (False, True)):
+        asked = {**times, "reverse": reverse}
         page = store.list_schedule_occurrences(schedule_id=schedule, status=status, limit=1, **asked)
         if page.next_cursor:
             store.list_schedule_occurrences(schedule_id=schedule, status=status, limit=1, cursor=page.next_cursor, **asked)

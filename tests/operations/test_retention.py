@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
 from datetime import timedelta
@@ -16,7 +17,7 @@ from wfctl.errors import InvalidArgument, NotFound
 from wfctl.operations import retention as operations
 from wfctl.operations.retention import Rule, Sweep
 from wfctl.operations.store import open_store
-from wfctl.store.ledger import retention
+from wfctl.store.ledger import checkpoints, retention
 
 DAY = timedelta(days=1)
 
@@ -163,6 +164,58 @@ def test_10_a_job_may_have_made_anything_of_its_directory(tmp_path: Path) -> Non
     assert directories(world) == {"run-000002"}
     assert (precious / "file").exists()
     world.die()
+
+
+def test_10_what_lies_together_goes_together(tmp_path: Path) -> None:
+    """Runs of neighbours share the pages of the ledger: a piece of several schedules writes each page less often."""
+    names = tuple("abcdefghijklmnop")
+    world = world_with_history(tmp_path / "store", 6, schedules=names)
+    context = world.store.context
+    commits = context.ledger.commits
+    world.store.collect_garbage(keep_runs=1)
+    assert [len(world.occurrences(name)) for name in names] == [1] * len(names)
+    assert context.ledger.commits - commits < len(names), "a piece for each schedule"
+    world.die()
+
+
+def test_10_the_file_of_the_ledger_becomes_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_SPARE", 2)
+    monkeypatch.setattr(checkpoints, "_AT_ONCE", 3)
+    world = world_with_history(tmp_path / "store", 3)
+    with world.store.context.ledger.transaction() as connection:
+        connection.execute("UPDATE runs SET output = hex(randomblob(50000)) WHERE number < 3")
+    ledger = world.root / "ledger.db"
+    world.die()
+    world.store.close()
+    before = ledger.stat().st_size
+    with open_store(world.root, clock=world.clock) as store:
+        store.collect_garbage(keep_runs=1)
+        assert store.context.ledger.connection.execute("PRAGMA freelist_count").fetchone()[0] <= 2
+        assert store.context.ledger.connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (1000,)
+    assert ledger.stat().st_size < before - 150_000
+    assert store_is_sound(ledger)
+
+
+def test_10_a_ledger_that_an_older_version_made_keeps_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_SPARE", 2)
+    world = world_with_history(tmp_path / "store", 3)
+    with world.store.context.ledger.transaction() as connection:
+        connection.execute("UPDATE runs SET output = hex(randomblob(50000)) WHERE number < 3")
+    world.die()
+    world.store.close()
+    with sqlite3.connect(world.root / "ledger.db", isolation_level=None) as connection:
+        connection.executescript("PRAGMA auto_vacuum = NONE; PRAGMA journal_mode = DELETE; VACUUM;")
+    connection.close()
+    with open_store(world.root, clock=world.clock) as store:
+        assert store.collect_garbage(keep_runs=1).runs == 2
+        assert store.context.ledger.connection.execute("PRAGMA freelist_count").fetchone()[0] > 40
+
+
+def store_is_sound(ledger: Path) -> bool:
+    with sqlite3.connect(ledger) as connection:
+        found = connection.execute("PRAGMA integrity_check").fetchone()
+    connection.close()
+    return bool(found == ("ok",))
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,8 @@ OCCURRENCES = [
     case("list_schedule_occurrences", "of one", "occurrences often", schedule_id="often"),
     case("list_schedule_occurrences", "of two", "occurrences often busy", schedule_id=["often", "busy"]),
     case("list_schedule_occurrences", "a page", "occurrences --limit 2", limit=2),
+    case("list_schedule_occurrences", "newest first", "occurrences --reverse --limit 3", limit=3, reverse=True),
+    case("list_schedule_occurrences", "by a word for a flag", None, WRONG, reverse="yes"),
     case(
         "list_schedule_occurrences", "the next page", "occurrences --limit 2 --cursor <occurrences-cursor>",
         limit=2, cursor="<occurrences-cursor>",
@@ -389,6 +391,8 @@ RUNS = [
     case("inspect_run", "with a number as id", None, WRONG, run_id=5),
     case("list_runs", "ok", "runs --limit 100", limit=100),
     case("list_runs", "a page", "runs --limit 2", limit=2),
+    case("list_runs", "newest first", "runs -r --limit 3", limit=3, reverse=True),
+    case("list_runs", "by a word for a flag", None, WRONG, reverse="yes"),
     case("list_runs", "the next page", "runs --limit 2 --cursor <runs-cursor>", limit=2, cursor="<runs-cursor>"),
     case(
         "list_runs", "filtered",

@@ -16,7 +16,7 @@ from wfctl.errors import WfctlError
 from wfctl.operations.store import Store, init_store
 from wfctl.operations.views import AuditView
 from wfctl.store.disk import Disk
-from wfctl.store.ledger.schema import STATUS_OF
+from wfctl.store.ledger.numbers import STATUS_OF
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 

@@ -241,7 +241,7 @@ def test_the_one_command_form_comes_back_as_it_was() -> None:
         pytest.param({"timeout": "0s"}, "timeout", "longer than zero", id="no time at all"),
         pytest.param({"umask": 22}, "umask", '"022"', id="a number for the umask"),
         pytest.param({"umask": "0888"}, "umask", "octal", id="an umask that is not octal"),
-        pytest.param({"executor": "slurm"}, "executor", '"local"', id="an executor of the future"),
+        pytest.param({"executor": "nomad"}, "executor", "local", id="an executor of the future"),
         pytest.param({"working_directory": "srv"}, "working_directory", "beginning with /", id="a relative directory"),
         pytest.param(
             {"environment_files": ["a.env"]}, "environment_files[0]", "beginning with /", id="a relative environment file"

@@ -56,7 +56,8 @@ SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hou
 EVERY_20 = CronTrigger("*/20 * * * *")
 RUN_CODES = {
     "exit", "signal", "timeout", "deadline", "cancelled", "drained", "shutdown", "abandoned", "outcome-unknown", "not-started",
-    "launch-failed", "output-invalid", "max-steps", "ledger-restored", "ambiguous",
+    "launch-failed", "output-invalid", "max-steps", "ledger-restored", "ambiguous", "time-limit", "out-of-memory", "preempted",
+    "node-failed", "cancelled-outside",
 }  # fmt: skip
 
 
@@ -299,7 +300,7 @@ OPEN = ScheduleFacts(schedule_id="etl", definition=definition(), floor=after(-1)
             id="coming without a supervisor",
         ),
         pytest.param(
-            Open(is_due=False, is_next=True, facts=replace(OPEN, active=("run-000118",))), {"now": -60, "active": (run(),)},
+            Open(is_due=False, is_next=True, facts=OPEN._replace(active=("run-000118",))), {"now": -60, "active": (run(),)},
             "coming", "unless run-000118 ends before, it would be skipped-overlap (overlap=skip)", None, id="in its way",
         ),
         pytest.param(

@@ -43,7 +43,7 @@ def test_odd_texts(text: str) -> None:
 
 def test_members_of_enums_are_their_words_and_what_json_cannot_say_is_refused_or_named() -> None:
     assert dumps({"a": Status.COMPLETED}) == '{"a":"completed"}'
-    assert dumps_sorted([Status.FAILED, {1, 1}]) == '["failed","{1}"]'
+    assert dumps_sorted([Status.FAILED, {1}]) == '["failed","{1}"]'
     with pytest.raises(TypeError, match="set is not JSON serializable"):
         dumps({1})
 

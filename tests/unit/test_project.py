@@ -34,6 +34,7 @@ REASONS = {  # contract 8.7
     "overlap", "capacity", "missed", "outlived", "newer", "edited", "paused", "deleted", "clock", "preflight",
     "preflight-timeout", "exit", "signal", "timeout", "deadline", "cancelled", "drained", "shutdown", "abandoned",
     "outcome-unknown", "not-started", "launch-failed", "output-invalid", "max-steps", "ledger-restored", "ambiguous",
+    "time-limit", "out-of-memory", "preempted", "node-failed", "cancelled-outside",
 }  # fmt: skip
 
 
@@ -213,10 +214,19 @@ def test_the_example_of_a_file_is_valid(name: str, read: Callable[[str], object]
 
 def test_the_pages_of_definitions_name_every_field() -> None:
     trigger = {"kind": "interval", "every": "1m"}
-    one_command = deployment_to_plain(deployment_from_plain({"command": ["/bin/true"]}))
+    needs = {
+        "partition": "p",
+        "account": "a",
+        "cpus": 1,
+        "memory": "1G",
+        "time_limit": "1m",
+        "nodes": 1,
+        "options": ["--qos=b"],
+    }
+    one_command = deployment_to_plain(deployment_from_plain({"command": ["/bin/true"], "executor": "slurm", "slurm": needs}))
     fields = {
         "wfctl-schedule.5": {*schedule_to_plain(schedule_from_plain({"deployment": "d", "trigger": trigger})), "every", "at"},
-        "wfctl-deployment.5": {*one_command, "steps", "name"},
+        "wfctl-deployment.5": {*one_command, "steps", "name", *needs},
     }
     for name, expected in fields.items():
         words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"\.(?:It )?Ic (.*)", text_of(f"man/{name}")))))
@@ -225,7 +235,7 @@ def test_the_pages_of_definitions_name_every_field() -> None:
 
 def test_the_pages_of_settings_name_every_setting() -> None:
     for key, _, _ in Settings().items():
-        table, _, name = key.partition(".")
+        table, _, name = key.rpartition(".")
         assert f".Ss Table {table}\n" in text_of("man/wfctl.toml.5")
         assert name in page("wfctl.toml.5")
         assert variable_of(key) in page("wfctl.toml.5")
@@ -288,7 +298,7 @@ def test_there_are_examples() -> None:
 def test_example_settings_are_valid_as_they_are_and_with_every_line_in_effect() -> None:
     written = text_of("config/wfctl.toml")
     assert settings_from_plain(tomllib.loads(written)) == Settings()
-    in_effect = re.sub(r"^# (?=(\[\w+\]|\w+ = ))", "", written, flags=re.MULTILINE)
+    in_effect = re.sub(r"^# (?=(\[[\w.]+\]|\w+ = ))", "", written, flags=re.MULTILINE)
     shown = settings_from_plain(tomllib.loads(in_effect))
     assert {key for key, _, origin in shown.items() if origin == "built-in"} == set()
     assert (shown.poll_interval_s, shown.max_concurrent_runs, shown.drain_grace_s, shown.on_shutdown, shown.max_output) == (
@@ -309,7 +319,7 @@ def test_the_unit_asks_for_a_watchdog_only_where_the_supervisor_feeds_it() -> No
 
 RUNG = {
     "value": -1, "errors": 0, "linux": 0, "core": 1, "clock": 2, "settings": 2, "store": 3, "keeper": 3,
-    "operations": 4, "rpc": 5, "supervisor": 6, "cli": 7, "__init__": 8, "__main__": 8,
+    "slurm": 4, "operations": 5, "rpc": 6, "supervisor": 7, "cli": 8, "__init__": 9, "__main__": 9,
 }  # fmt: skip
 HEAVY = ("rich", "croniter", "portalocker", "jsonschema_rs", "asyncio", "importlib.metadata")
 

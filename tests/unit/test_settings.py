@@ -10,7 +10,7 @@ import pytest
 
 from wfctl.core.model import Notify
 from wfctl.errors import MissingExtra
-from wfctl.settings import Settings, load_settings, settings_from_plain, variable_of
+from wfctl.settings import Settings, SlurmSettings, load_settings, settings_from_plain, variable_of
 
 MIB = 1024 * 1024
 
@@ -41,6 +41,12 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
         ("notify.after", 1),
         ("history.keep_days", None),
         ("history.keep_runs", None),
+        ("executors.slurm.shared", None),
+        ("executors.slurm.max_concurrent_runs", 100),
+        ("executors.slurm.bin", "/usr/bin"),
+        ("executors.slurm.python", "/usr/bin/python3"),
+        ("executors.slurm.conf", None),
+        ("executors.slurm.poll_interval_s", 2.0),
     ]
     assert {origin for _, _, origin in settings.items()} == {"built-in"}
     assert settings == Settings()
@@ -85,6 +91,12 @@ def test_each_place_wins_over_the_next_and_is_named(tmp_path: Path) -> None:
         pytest.param("[notify]\ncommand = 'mail me'", ['["mail", "me"]'], id="a command as text"),
         pytest.param("[notify]\nafter = 0\n[history]\nkeep_days = 0", ["notify.after", "history.keep_days"], id="all at once"),
         pytest.param("[supervisor", ["end of document"], id="no TOML"),
+        pytest.param("[executors.slurm]\npoll_interval_s = 0", ["from 0.05"], id="a cluster asked without a pause"),
+        pytest.param("[executors.slurm]\nshared = 'srv'", ["beginning with /"], id="a shared folder that is no whole path"),
+        pytest.param("[executors.slurm]\nshared = '/a%j'", ["without %"], id="a shared folder that Slurm would read otherwise"),
+        pytest.param("[executors.slurm]\nshard = '/srv'", ["shared"], id="an unknown setting of a cluster"),
+        pytest.param("[executors.slrum]\nshared = '/srv'", ['"slurm"'], id="an unknown executor"),
+        pytest.param("[executors]\nslurm = 5", ["must be a table"], id="a cluster that is a number"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, hints: list[str]) -> None:
@@ -106,6 +118,14 @@ def test_a_wrong_variable_and_a_wrong_flag_are_named(tmp_path: Path) -> None:
 def test_sizes(tmp_path: Path, text: str, size: int) -> None:
     assert load(tmp_path, store=f"[runs]\nmax_output = {text}").max_output == size
     assert load(tmp_path, environ={"WFCTL_MAX_OUTPUT": text.strip("'")}).max_output == size
+
+
+def test_a_cluster_is_there_by_its_table_which_names_the_shared_folder(tmp_path: Path) -> None:
+    assert load(tmp_path).slurm is None
+    slurm = load(tmp_path, store="[executors.slurm]\nshared = '/srv/wfctl/'\nmax_concurrent_runs = 7").slurm
+    assert slurm == SlurmSettings(shared=Path("/srv/wfctl"), max_concurrent_runs=7)
+    assert load(tmp_path, environ={"WFCTL_EXECUTORS_SLURM_SHARED": "/srv"}).slurm == SlurmSettings(shared=Path("/srv"))
+    assert "executors.slurm.shared is missing" in refusal(tmp_path, store="[executors.slurm]")
 
 
 def test_notify_is_merged_key_by_key(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from wfctl.core.instants import format_instant
 from wfctl.core.model import (
@@ -24,7 +25,6 @@ from wfctl.core.model import (
     Status,
     run_name,
 )
-from wfctl.value import Value
 
 LIST_LIMIT = 100  #: the newest due instants that get a row each (5.2)
 REANCHOR_AFTER = timedelta(hours=3)  #: a step back beyond this re-anchors the schedule (5.14)
@@ -44,7 +44,7 @@ PASSED = Verdict()
 _NOTHING_DUE = DueInstants()
 
 
-class ScheduleFacts(Value):
+class ScheduleFacts(NamedTuple):
     """All that a decision about one active, unblocked schedule depends on. Instants are aware UTC."""
 
     schedule_id: str
@@ -62,14 +62,14 @@ class ScheduleFacts(Value):
     )
 
 
-class Slots(Value, kw_only=False):
+class Slots(NamedTuple):
     """The execution slots of one executor (5.4)."""
 
     free: int
     limit: int
 
 
-class Decision(Value):
+class Decision(NamedTuple):
     """What one step settled for a schedule. Writing it is the store's job; starting `admit` is the keeper's."""
 
     watermark: datetime  #: consumed up to and including this UTC instant

@@ -15,7 +15,10 @@ from typing import Any, Literal
 from wfctl.core.duration import format_duration
 from wfctl.core.ids import is_valid_id as is_valid_id
 from wfctl.core.model import (
+    EXECUTORS,
+    LOCAL,
     ONE_COMMAND_STEP,
+    SLURM,
     DeploymentDefinition,
     Json,
     MaxRun,
@@ -27,6 +30,7 @@ from wfctl.core.model import (
     Trigger,
 )
 from wfctl.core.plain import Table, copy_json, join_path, name_of, raise_problems
+from wfctl.core.slurm_needs import read_slurm, slurm_to_plain
 from wfctl.errors import InvalidDefinition, Problem
 
 FORMAT = 1  #: of definition files
@@ -233,9 +237,8 @@ def deployment_from_plain(
         _check_absolute(table, f"environment_files[{index}]", name)
     kill_grace = table.duration("kill_grace")
     umask = _read_umask(table)
-    executor = table.text("executor")
-    if executor not in (None, "local"):
-        table.problem("executor", f'"{executor}" is not there yet; leave it out or write "local"')
+    executor = table.choice("executor", EXECUTORS) or LOCAL
+    slurm = read_slurm(table, executor)
     files = _read_files(table)
     schema = _read_schema(table)
     steps, is_one_command = _read_steps(table)
@@ -250,13 +253,15 @@ def deployment_from_plain(
         environment_files=environment_files,
         kill_grace=timedelta(seconds=10) if kill_grace is None else kill_grace,
         umask=umask,
+        executor=executor,
+        slurm=slurm,
         files=files,
         input_schema=schema,
     )
 
 
 def deployment_to_plain(definition: DeploymentDefinition) -> dict[str, Json]:
-    """Return the plain form of a deployment, with every field: those of the one-command form, or `steps`."""
+    """Return the plain form of a deployment, with every field: of one command, or `steps`; for a cluster `slurm` too."""
     plain: dict[str, Json] = {
         "format": FORMAT,
         "description": definition.description,
@@ -267,6 +272,8 @@ def deployment_to_plain(definition: DeploymentDefinition) -> dict[str, Json]:
         "umask": f"{definition.umask:03o}",
         "executor": definition.executor,
     }
+    if definition.executor == SLURM:
+        plain["slurm"] = slurm_to_plain(definition.slurm)
     if definition.is_one_command:
         plain |= _step_to_plain(definition.steps[0])
     plain |= {"files": dict(definition.files), "input_schema": definition.input_schema}

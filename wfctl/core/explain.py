@@ -342,7 +342,7 @@ def _likely(facts: ExplanationFacts, coming: Open) -> Line | None:
     """What the next instant would come to if what runs now still ran then; None where nothing is in its way."""
     if coming.facts is None or not coming.is_next:
         return None
-    alone = replace(coming.facts, due=DueInstants((facts.instant,)))
+    alone = coming.facts._replace(due=DueInstants((facts.instant,)))
     decided = decide_admission(alone, now=facts.instant, free_slots=_many(facts))
     outcome = _outcome(decided, facts.instant)
     if outcome in (None, Status.ADMITTED.value):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
+from wfctl.core.ids import run_name as run_name
 from wfctl.value import Value
 
 Json = Any  #: what JSON can say: dict, list, str, int, float, bool, None
@@ -90,6 +91,8 @@ class OneshotTrigger(Value, kw_only=False):
 
 Trigger = CronTrigger | IntervalTrigger | OneshotTrigger
 ONE_COMMAND_STEP = "main"  #: name of the only step of the one-command form
+LOCAL, SLURM = "local", "slurm"
+EXECUTORS = (LOCAL, SLURM)  #: who may run a deployment's commands: this machine's keeper, a Slurm cluster
 MaxRun = timedelta | Literal["auto", "none"]
 
 
@@ -131,6 +134,18 @@ class Step(Value):
     timeout: timedelta | None = None
 
 
+class SlurmNeeds(Value):
+    """What a deployment asks of a Slurm cluster; None: the cluster's own default."""
+
+    partition: str | None = None
+    account: str | None = None
+    cpus: int | None = None  #: of the one task
+    memory: str | None = None  #: of each node, as Slurm writes it: `4G`
+    time_limit: timedelta | None = None  #: Slurm's own, apart from `max_run` and `timeout`
+    nodes: str | None = None  #: a number, or a range such as `2-4`
+    options: tuple[str, ...] = ()  #: more of `sbatch`, each `--name=value`
+
+
 class DeploymentDefinition(Value):
     """One file of deployments/: what to run (contract 3). At least one step."""
 
@@ -142,7 +157,8 @@ class DeploymentDefinition(Value):
     environment_files: tuple[str, ...] = ()
     kill_grace: timedelta = timedelta(seconds=10)
     umask: int = 0o022
-    executor: str = "local"
+    executor: str = LOCAL
+    slurm: SlurmNeeds | None = None  #: set only with the executor `slurm`
     files: Mapping[str, str] = {}  #: name -> "sha256:HEX"
     input_schema: Mapping[str, Json] | bool | None = None
 
@@ -185,16 +201,9 @@ class Settlement(Value):
     run: int | None = None  #: the number of the run, for an admitted one
 
 
-def run_name(number: int) -> str:
-    """Given a run's number, counted from 1, return its id: `run-000001`. Raise ValueError for a smaller number."""
-    if number < 1:
-        raise ValueError(f"runs are numbered from 1, not {number}")
-    return f"run-{number:06d}"
-
-
 def run_number(name: str) -> int | None:
     """Given a run's id, return its number; None for anything that no run can be called."""
-    return int(name[4:]) if re.fullmatch(_RUN_ID, name, re.ASCII) and name != "run-000000" else None
+    return int(name[4:]) if re.fullmatch(RUN_ID, name, re.ASCII) and name != "run-000000" else None
 
 
-_RUN_ID = r"run-(\d{6}|[1-9]\d{6,17})"
+RUN_ID = r"run-(\d{6}|[1-9]\d{6,17})"

@@ -32,8 +32,8 @@ def _overlap(reason: Reason) -> str:
 
 
 def _capacity(reason: Reason) -> str:
-    limit = reason.get("limit")
-    return f"capacity: all {limit} execution slots were taken" if limit else "capacity: no execution slot was free"
+    limit, whose = reason.get("limit"), f" of {reason['executor']}" if reason.get("executor") else ""
+    return f"capacity: all {limit} execution slots{whose} were taken" if limit else "capacity: no execution slot was free"
 
 
 def _missed(reason: Reason) -> str:
@@ -89,6 +89,29 @@ def _preflight(reason: Reason) -> str:
     return f"preflight: {said[0]}" + (f" (and {len(said) - 1} more)" if len(said) > 1 else "") if said else "preflight"
 
 
+def _outside(words: str) -> Callable[[Reason], str]:
+    """What a cluster did to a run: where, and which job it was there."""
+
+    def made(reason: Reason) -> str:
+        where = f" on {reason['node']}" if reason.get("node") else ""
+        job = f" (Slurm job {reason['job']})" if reason.get("job") else ""
+        return f"{words}{_step(reason)}{where}{job}"
+
+    return made
+
+
+def _cancelled_outside(reason: Reason) -> str:
+    who = f" by uid {reason['uid']}" if reason.get("uid") else ""
+    return _outside(f"its job was cancelled{who}, not by wfctl")(reason)
+
+
+def _outcome_unknown(reason: Reason) -> str:
+    said = "it ended, but nobody saw how"
+    if reason.get("forgotten"):
+        return _outside(f"{said}: Slurm does not know its job any more")(reason)
+    return f"{said}: Slurm says {reason['state']}" if reason.get("state") else said
+
+
 def _launch_failed(reason: Reason) -> str:
     import os
 
@@ -117,11 +140,16 @@ PHRASES: dict[str, Callable[[Reason], str]] = {
     "drained": lambda _: "stopped by a drain",
     "shutdown": lambda _: "stopped by a shutdown",
     "abandoned": lambda _: "abandoned: external effects may have happened",
-    "outcome-unknown": lambda _: "it ended, but nobody saw how",
+    "outcome-unknown": _outcome_unknown,
     "not-started": lambda _: "was not started in time",
     "launch-failed": _launch_failed,
     "output-invalid": lambda reason: f"its output is not valid: {reason.get('problem')}",
     "max-steps": _limit("max_steps used up"),
     "ledger-restored": lambda _: "found after an older ledger was put back",
     "ambiguous": lambda _: "its records contradict each other",
+    "time-limit": _outside("used up its time limit"),
+    "out-of-memory": _outside("ran out of memory"),
+    "preempted": _outside("preempted"),
+    "node-failed": _outside("its node failed"),
+    "cancelled-outside": _cancelled_outside,
 }

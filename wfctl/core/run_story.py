@@ -32,6 +32,14 @@ MEANING = {
     "max-steps": "it had used the executions that max_steps allows, and stopped with its checkpoint",
     "ledger-restored": "an older ledger was put back, and its directory was found: only that and its logs say what it did",
     "ambiguous": "its records contradict each other, so nothing is decided by them",
+    "time-limit": "the cluster ended it at the time limit of its job: what it did until then is done, and it is not tried "
+    "again",
+    "out-of-memory": "it used more memory than its job has on the cluster: its effects may have happened, and it is not tried "
+    "again",
+    "preempted": "the cluster took its place for another job: its effects may have happened, and it is not tried again",
+    "node-failed": "the node of the cluster that it was on failed: its effects may have happened, and it is not tried again",
+    "cancelled-outside": "somebody cancelled its job on the cluster, not through wfctl: what it did until then is done, and it "
+    "is not tried again",
 }
 _NOBODY_KNOWS = frozenset({"abandoned", "outcome-unknown", "ledger-restored", "ambiguous"})
 

@@ -24,6 +24,7 @@ class Ended(StrEnum):
     NOT_LAUNCHED = "not-launched"  #: a keeper proved that it never was launched (6.10)
     UNKNOWN = "unknown"  #: it ran, and nobody who could tell how it ended lives
     ABANDONED = "abandoned"  #: nobody lives to answer for it and it left no exit record (7.1)
+    ENDED_OUTSIDE = "ended-outside"  #: what runs it for us ended it, for a reason of its own: a limit, a lost node, a person
 
 
 class ExecutionEnd(Value):
@@ -37,7 +38,9 @@ class ExecutionEnd(Value):
     exit_status: int | None = None
     signal: int | None = None
     errno: int | None = None
-    what: str | None = None  #: what the system refused: program, cwd, output, record, fork
+    what: str | None = None  #: what the system refused: program, cwd, output, record, fork, submission, node
+    message: str | None = None  #: why, in the words of who refused it
+    cause: Reason | None = None  #: what ended it from outside, or what is known where nobody saw its end
     stop: Reason | None = None  #: a recorded stop of this execution alone, such as its timeout
     interrupt: Mapping[str, Json] | None = None  #: the object it left in `$WFCTL_INTERRUPT`, if it is one
     output_problem: str | None = None  #: why what it left in `$WFCTL_OUTPUT` cannot be taken
@@ -103,7 +106,7 @@ def _what_follows(
     if reason is None:
         return Mark(last.step + 1) if last.step + 1 < len(steps) else Conclude(RunEvent.COMPLETED)
     failures = sum(1 for execution in of_attempt if execution.step == last.step and execution.how is not Ended.NOT_LAUNCHED)
-    is_known = last.how not in (Ended.UNKNOWN, Ended.ABANDONED)
+    is_known = last.how not in (Ended.UNKNOWN, Ended.ABANDONED, Ended.ENDED_OUTSIDE)  # effects may have happened
     if is_known and failures <= steps[last.step].retries:
         return Mark(last.step, last.ended_at + retry_delay(steps[last.step], failures))
     return Conclude(RunEvent.FAILED, reason)
@@ -131,9 +134,14 @@ def failure_of(execution: ExecutionEnd, step: str) -> Reason | None:
     if execution.how is Ended.ABANDONED:
         return {"code": "abandoned", **where, "effects": "external effects may already have happened"}
     if execution.how is Ended.UNKNOWN:
-        return {"code": "outcome-unknown", **where, "effects": "it ran to its end, but nobody saw how it ended"}
+        known = execution.cause or {}
+        return {"code": "outcome-unknown", **known, **where, "effects": "it ran to its end, but nobody saw how it ended"}
+    if execution.how is Ended.ENDED_OUTSIDE:
+        effects = {"effects": "what it did until then is done"}
+        return {**effects, **(execution.cause or {"code": "outcome-unknown"}), **where}
     if execution.how is Ended.REFUSED:
-        return {"code": "launch-failed", **where, "errno": execution.errno, "what": execution.what}
+        refused = {"code": "launch-failed", **where, "errno": execution.errno, "what": execution.what}
+        return refused if execution.message is None else {**refused, "message": execution.message}
     if execution.how is Ended.SIGNALLED:
         return {"code": "signal", **where, "signal": execution.signal}
     if execution.exit_status != 0:

@@ -35,7 +35,9 @@ YEARS_SEARCHED = 8  #: inclusive: 29 February 2096 to 2104 (contract 4.2)
 NEWEST = 100  #: due instants that get a row each (contract 5.2)
 _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
-_KEPT = 4  #: answers that a calendar remembers
+generation = 0  #: grows when calendars made before are no more to be asked
+_NOTHING_DUE = DueInstants()
+_KEPT = 3  #: answers that a calendar remembers
 _FEW = 8  #: forward steps tried before a start is looked for backwards
 _KEYS = {"cron": ("expression", "timezone"), "interval": ("every",), "oneshot": ("at",)}
 _ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9][A-Za-z0-9_+-]*)*", re.ASCII)
@@ -391,6 +393,8 @@ def _earlier_of_cron(expression: str, zone: tzinfo, instant: datetime) -> dateti
 
 def clear_caches() -> None:
     """Forget what was learnt of zones, so that a tz database that changed is read again."""
+    global generation
+    generation += 1
     zoneinfo.ZoneInfo.clear_cache()
     _found_zones.clear()
     for cached in (zone_of, source_of, _changes_of_year, _setbacks_of_year, _asker, _next_of_cron, _earlier_of_cron,
@@ -456,6 +460,11 @@ class CronCalendar:
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
         after, until = aware_utc(after), aware_utc(until)
+        first = self.next_after(after) if after < until else None
+        if first is None or first > until:
+            return _NOTHING_DUE
+        if self.next_after(first) > until:  # as nearly always
+            return DueInstants(instants=(first,), older=None)
         few = self._forward(after, until, min(_FEW, limit) + 1)
         if len(few) <= min(_FEW, limit):
             return DueInstants(tuple(few))
@@ -515,10 +524,10 @@ class IntervalCalendar:
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
         first, last = self._index(after) + 1, self._index(until)
         if last < first:
-            return DueInstants()
+            return _NOTHING_DUE
         newest = max(first, last - limit + 1)
         older = Span(self._grid(first), self._grid(newest - 1), newest - first) if newest > first else None
-        return DueInstants(tuple(self._grid(k) for k in range(newest, last + 1)), older)
+        return DueInstants(instants=tuple(self._grid(k) for k in range(newest, last + 1)), older=older)
 
     def count(self, first: datetime, last: datetime, *, limit: int = 1000) -> int:
         return min(limit, max(0, self._index(last) - self._index(first - _MICROSECOND)))
@@ -547,7 +556,8 @@ class OneshotCalendar:
         return self.at if self.at > aware_utc(instant) else None
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
-        return DueInstants((self.at,)) if aware_utc(after) < self.at <= aware_utc(until) else DueInstants()
+        is_due = aware_utc(after) < self.at <= aware_utc(until)
+        return DueInstants(instants=(self.at,), older=None) if is_due else _NOTHING_DUE
 
     def count(self, first: datetime, last: datetime, *, limit: int = 1000) -> int:
         return int(aware_utc(first) <= self.at <= aware_utc(last))

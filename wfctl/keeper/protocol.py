@@ -214,7 +214,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotLaunched:
-    """An executor has proved, after it was asked to launch it, that an execution never was launched and never will be (6.10)."""
+    """An executor, asked to launch an execution, has proved that it never was launched and never will be (6.10)."""
 
     run: str
     k: int

@@ -31,7 +31,6 @@ from wfctl.keeper.protocol import (
     RefusedAt,
     Report,
     Standing,
-    Started,
     decode,
     encode,
     execution_of,

@@ -260,8 +260,7 @@ def _refuse_living(context: Context, connection: sqlite3.Connection, number: int
 
 def _settle_executions(context: Context, connection: sqlite3.Connection, number: int, *, but: int | None = None) -> None:
     connection.execute(
-        "UPDATE executions SET how = ?, ended_at = ?, mark = NULL, origin = NULL"
-        " WHERE run = ? AND how IS NULL AND k IS NOT ?",
+        "UPDATE executions SET how = ?, ended_at = ?, mark = NULL, origin = NULL WHERE run = ? AND how IS NULL AND k IS NOT ?",
         (ENDED_NUMBER[Ended.UNKNOWN], to_micros(context.now()), number, but),
     )
 

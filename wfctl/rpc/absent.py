@@ -16,5 +16,5 @@ def nobody(path: str) -> NoSupervisor:
 
 def check_presence(path: str) -> None:
     """Raise NoSupervisor where a store is there and has no socket. Whether somebody listens on one is for the client to say."""
-    if os.path.isdir(path) and os.access(path, os.X_OK) and not os.path.lexists(f"{path}/{SOCKET_NAME}"):
+    if os.path.isdir(path) and os.access(path, os.X_OK) and not os.path.lexists(f"{path}/{SOCKET_NAME}"):  # noqa: PTH112
         raise nobody(path)

@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from wfctl.rpc.session import MAX_OUTPUT, Deferred, Handler, Session
 from wfctl.rpc.absent import SOCKET_NAME
+from wfctl.rpc.session import MAX_OUTPUT, Deferred, Handler, Session
 from wfctl.rpc.unix import listen_control, peer_of
 
 MAX_CONNECTIONS = 256

@@ -20,7 +20,6 @@ from wfctl.store.filescan import scan_definitions as scan_definitions
 from wfctl.store.filescan import signature_at as signature_at
 from wfctl.store.filescan import signature_of
 from wfctl.store.layout import Kind, Layout
-from wfctl.store.simple_toml import read_simple
 
 LARGEST_DEFINITION = 256 * 1024  #: bytes (contract 3.6)
 
@@ -71,9 +70,6 @@ def parse_toml(content: bytes, subject: str = "definition") -> dict[str, Any]:
     """Given the bytes of a file, return its plain form. Raise InvalidDefinition, with the line, for what is no TOML."""
     _check_size(len(content), subject)
     text = _decode(content, subject)
-    simple = read_simple(text)
-    if simple is not None:
-        return simple
     if _has_deep_key(text):
         raise InvalidDefinition.of(subject, [Problem("", "has a dotted key of more than 64 parts")])
     try:

@@ -223,5 +223,5 @@ def _absolute(text: str, source: str) -> str:
     """Return a path from the root on, without what says nothing; `..` stays, for it may lead through a link."""
     if not text or "\0" in text:
         raise InvalidArgument(f"{source} names no directory; write --store DIR")
-    whole = text if text.startswith("/") else f"{os.getcwd()}/{text}"
+    whole = text if text.startswith("/") else f"{os.getcwd()}/{text}"  # noqa: PTH109
     return "/" + "/".join(part for part in whole.split("/") if part not in ("", "."))

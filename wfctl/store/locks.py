@@ -124,7 +124,7 @@ def is_held(path: Path | str) -> bool:
 
     It asks for a shared lock, for a moment, so that two who ask do not take each other for the owner.
     """
-    if not os.path.exists(path):
+    if not os.path.exists(path):  # noqa: PTH110
         return False
     descriptor = _open(path)
     try:

@@ -118,7 +118,7 @@ def assume_owner(root: Path | str, *, program: Sequence[str] = (os.__file__, __f
     if os.geteuid() != 0:
         return
     try:
-        owner = os.stat(root)
+        owner = os.stat(root)  # noqa: PTH116
     except OSError:
         return
     if owner.st_uid == 0:
@@ -210,7 +210,7 @@ def _no_store(root: Path | str) -> NoStore:
 
 def is_store(directory: Path | str) -> bool:
     """Tell whether a directory is a store: it has a ledger, and definitions."""
-    return os.path.isfile(f"{directory}/ledger.db") and os.path.isdir(f"{directory}/schedules")
+    return os.path.isfile(f"{directory}/ledger.db") and os.path.isdir(f"{directory}/schedules")  # noqa: PTH112, PTH113
 
 
 def _require_unused(root: Path) -> None:
@@ -233,14 +233,14 @@ def _above(root: Path | str, real: str) -> list[str]:
 def _parents(path: str) -> Iterator[str]:
     """Give the directories above a path, the nearest first."""
     while path not in ("/", "//", ".", ""):
-        path = os.path.dirname(path) or "."
+        path = os.path.dirname(path) or "."  # noqa: PTH120
         yield path
 
 
 def _check_own(real: str, me: int) -> int:
     """Return who owns the store, or is to. Raise NotAllowed."""
     try:
-        status = os.stat(real)
+        status = os.stat(real)  # noqa: PTH116
     except FileNotFoundError:
         return me
     except OSError as error:
@@ -262,7 +262,7 @@ def _check_own(real: str, me: int) -> int:
 
 def _check_above(directory: str, owner: int) -> None:
     try:
-        status = os.stat(directory)
+        status = os.stat(directory)  # noqa: PTH116
     except OSError:
         return  # not there yet: `init` makes it for us alone
     if status.st_uid not in (0, owner):

@@ -12,6 +12,7 @@ from wfctl.operations.retention import Pruner
 from wfctl.operations.worker import Worker
 from wfctl.settings import Settings
 from wfctl.store.ledger import runs
+from wfctl.supervisor.checkpoints import Checkpoints
 from wfctl.supervisor.health import Health
 
 _SWEPT = 1000  #: newest runs whose output is looked at when it starts: they may have ended while nobody bounded it
@@ -33,6 +34,7 @@ class Chores:
             worker=Worker("wfctl-outputs"),
         )
         self.pruner = Pruner(context, settings, self._remover)
+        self._checkpoints = Checkpoints(context)
         driver.outputs = self.outputs
 
     def begin(self) -> None:
@@ -47,6 +49,7 @@ class Chores:
         self._show_unbounded()
         if not self._health.is_exhausted:
             self.pruner.do(moment, is_quiet=is_quiet)
+        self._checkpoints.look(is_quiet=is_quiet)
 
     def wait_s(self) -> float | None:
         """Return in how many seconds something is due; None: not before something happens."""
@@ -61,6 +64,7 @@ class Chores:
 
     def close(self) -> None:
         """Do no more."""
+        self._checkpoints.close()
         self.outputs.close()
         self._remover.close()
 

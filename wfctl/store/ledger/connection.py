@@ -201,7 +201,7 @@ def connect_to_read(path: Path | str, *, is_at_rest: bool = False) -> sqlite3.Co
 
     Raise DamagedStore for what is no file, IoError.
     """
-    has_log = os.path.exists(f"{path}-wal")
+    has_log = os.path.exists(f"{path}-wal")  # noqa: PTH110
     return _connect(path, "ro&immutable=1" if is_at_rest and not has_log else "ro")
 
 

@@ -102,8 +102,7 @@ def settle(connection: sqlite3.Connection, ends: Sequence[PlainEnd]) -> None:
         ],
     )
     connection.executemany(
-        "UPDATE runs SET status = ?, started_at = ?, ended_at = ?, reason = NULL"
-        " WHERE number = ? AND status = ?",
+        "UPDATE runs SET status = ?, started_at = ?, ended_at = ?, reason = NULL WHERE number = ? AND status = ?",
         [
             (
                 STATUS_NUMBER[Status.COMPLETED],

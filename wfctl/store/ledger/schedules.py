@@ -189,18 +189,13 @@ def insert(
     )
 
 
-def insert_all(
-    connection: sqlite3.Connection, new: Iterable[tuple[int, int, datetime | None]], *, now: datetime
-) -> None:
+def insert_all(connection: sqlite3.Connection, new: Iterable[tuple[int, int, datetime | None]], *, now: datetime) -> None:
     """Enter new schedules whose calendars begin at `now`: number, deployment, next instant."""
     begin, anchor = to_micros(now), to_micros(now.replace(microsecond=0))
     connection.executemany(
         "INSERT INTO schedules (number, deployment, effective_from, anchor, watermark, next_instant, wake_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (number, deployment, begin, anchor, begin, _micros(coming), _micros(coming))
-            for number, deployment, coming in new
-        ],
+        [(number, deployment, begin, anchor, begin, _micros(coming), _micros(coming)) for number, deployment, coming in new],
     )
 
 
@@ -213,7 +208,8 @@ def next_wake(connection: sqlite3.Connection) -> datetime | None:
 def count_waking(connection: sqlite3.Connection, until: datetime, most: int) -> int:
     """Return how many schedules need attention by then; `most` where they are as many or more."""
     found = connection.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM schedules WHERE wake_at IS NOT NULL AND wake_at <= ? LIMIT ?)", (to_micros(until), most)
+        "SELECT count(*) FROM (SELECT 1 FROM schedules WHERE wake_at IS NOT NULL AND wake_at <= ? LIMIT ?)",
+        (to_micros(until), most),
     )
     return int(found.fetchone()[0])
 

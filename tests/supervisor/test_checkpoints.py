@@ -1,0 +1,76 @@
+"""The ledger's log is moved into its file beside the loop, never within a commit that an admission waits for (contract 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.waiting import wait_for
+from wfctl.store.ledger import Ledger
+from wfctl.supervisor.checkpoints import Checkpoints
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    Ledger.create(tmp_path / "ledger.db")
+    found = Ledger(tmp_path / "ledger.db")
+    yield found
+    found.close()
+
+
+def write(ledger: Ledger, rows: int) -> None:
+    """Write so many rows, of a page each or nearly, in one transaction."""
+    with ledger.transaction() as connection:
+        connection.executemany("INSERT INTO meta VALUES (hex(randomblob(8)), ?)", [("x" * 3500,)] * rows)
+
+
+def has_moved(ledger: Ledger, rows: int) -> bool:
+    """Tell whether so many rows of those have come to the file itself."""
+    return ledger.path.stat().st_size > rows * 3500
+
+
+def checkpoints_of(ledger: Ledger) -> Any:
+    return Checkpoints(SimpleNamespace(ledger=ledger))  # type: ignore[arg-type]
+
+
+def test_no_commit_moves_the_log_and_a_quiet_moment_does(ledger: Ledger) -> None:
+    found = checkpoints_of(ledger)
+    found.look(is_quiet=True)
+    write(ledger, 1500)  # more pages than a commit leaves by itself
+    assert not has_moved(ledger, 500)
+    found.look(is_quiet=False)
+    assert not found._worker.is_busy, "something is about to come due"
+    found.look(is_quiet=True)
+    wait_for(lambda: has_moved(ledger, 1500), "the log is moved")
+    found.close()
+
+
+def test_few_rows_are_left_and_very_many_are_moved_at_any_time(ledger: Ledger) -> None:
+    found = checkpoints_of(ledger)
+    found.look(is_quiet=True)
+    write(ledger, 900)
+    found.look(is_quiet=True)
+    assert not found._worker.is_busy
+    write(ledger, 3200)
+    found.look(is_quiet=False)
+    wait_for(lambda: has_moved(ledger, 4100), "the log is moved")
+    found.close()
+
+
+def test_2_10_a_ledger_opened_anew_is_looked_after_likewise(ledger: Ledger, tmp_path: Path) -> None:
+    holder = SimpleNamespace(ledger=ledger)
+    found = Checkpoints(holder)  # type: ignore[arg-type]
+    found.look(is_quiet=True)
+    write(ledger, 900)
+    holder.ledger = fresh = Ledger(tmp_path / "ledger.db")
+    found.look(is_quiet=True)
+    write(fresh, 1500)
+    assert not has_moved(ledger, 500)
+    found.look(is_quiet=True)
+    wait_for(lambda: has_moved(fresh, 2400), "the log is moved")
+    found.close()
+    fresh.close()

@@ -1,0 +1,37 @@
+"""Moving the ledger's write-ahead log, on a thread and at a quiet time: no admission waits for it."""
+
+from __future__ import annotations
+
+from wfctl.operations.context import Context
+from wfctl.operations.worker import Worker
+from wfctl.store.ledger import Ledger, checkpoints
+
+_MANY = 1000  #: rows written since, for which a quiet moment is used
+_TOO_MANY = 4000  #: for which none is waited for
+
+
+class Checkpoints:
+    """Has the log moved once enough was written."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._worker = Worker("wfctl-checkpoints")
+        self._ledger: Ledger | None = None
+        self._moved_at = 0
+
+    def look(self, *, is_quiet: bool) -> None:
+        """Have the log moved where it is time; `is_quiet`: nothing is about to come due."""
+        ledger = self._context.ledger
+        if ledger is not self._ledger:
+            checkpoints.leave(ledger.connection)
+            self._ledger, self._moved_at = ledger, 0
+        written = ledger.connection.total_changes
+        if written - self._moved_at < (_MANY if is_quiet else _TOO_MANY) or self._worker.is_busy:
+            return
+        path = ledger.path
+        if self._worker.submit(lambda: checkpoints.move_beside(path)):
+            self._moved_at = written
+
+    def close(self) -> None:
+        """Do no more."""
+        self._worker.close()
