@@ -7,6 +7,7 @@ python benchmarks/ledger.py [--rows 1000000] [--schedules 1000] [--directories 2
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sqlite3
@@ -109,7 +110,8 @@ def show(result: dict[str, Any]) -> int:
         for name in ("alone", "beside_gc"):
             side = found[name]
             print(
-                f"{name.replace('_', ' '):<34}{side['median']:>10.1f}{side['p99']:>10.1f}{side['most']:>10.1f}{side['count']:>10}"
+                f"{name.replace('_', ' '):<34}{side['median']:>10.1f}{side['p99']:>10.1f}"
+                f"{side['most']:>10.1f}{side['count']:>10}"
             )
         verdicts.append(("10 gc", found["beside_gc"]["most"], LATE_BOUND_MS, "most ms"))
     print()
@@ -143,12 +145,19 @@ class History:
 
 #: As the ledger's own code writes them: admitted together, seen to run, completed.
 ADMITTED = (
-    "INSERT INTO occurrences (schedule, place, instant, status, revision, recorded_at, lateness, run)"
-    " SELECT :first + i, i, :at, 11, 1, :at + 300 + i % 700, 300 + i % 700, i FROM numbers WHERE i BETWEEN :low AND :high",
-    "INSERT INTO runs (number, schedule, instant, revision, deployment, deployment_revision, status, attempt, admitted_at, max_run)"
-    " SELECT i, :first + i, :at, 1, 1, 1, 11, 1, :at + 300 + i % 700, 300000000 FROM numbers WHERE i BETWEEN :low AND :high",
-    "INSERT INTO executions (run, k, step, attempt, mark, origin)"
-    f" SELECT i, 1, 0, 1, '{NOTE}', 1 FROM numbers WHERE i BETWEEN :low AND :high",
+    (
+        "INSERT INTO occurrences (schedule, place, instant, status, revision, recorded_at, lateness, run)"
+        " SELECT :first + i, i, :at, 11, 1, :at + 300 + i % 700, 300 + i % 700, i FROM numbers WHERE i BETWEEN :low AND :high"
+    ),
+    (
+        "INSERT INTO runs (number, schedule, instant, revision, deployment, deployment_revision, status, attempt, admitted_at,"
+        " max_run)"
+        " SELECT i, :first + i, :at, 1, 1, 1, 11, 1, :at + 300 + i % 700, 300000000 FROM numbers WHERE i BETWEEN :low AND :high"
+    ),
+    (
+        "INSERT INTO executions (run, k, step, attempt, mark, origin)"
+        f" SELECT i, 1, 0, 1, '{NOTE}', 1 FROM numbers WHERE i BETWEEN :low AND :high"
+    ),
 )
 RUNNING = (
     "UPDATE runs SET status = 12, started_at = :at + 9000 + number % 5000 WHERE number BETWEEN :low AND :high",
@@ -157,8 +166,10 @@ RUNNING = (
 )
 COMPLETED = (
     "UPDATE runs SET status = 1, ended_at = :at + 20000 + number % 5000 WHERE number BETWEEN :low AND :high",
-    "UPDATE executions SET how = 1, ended_at = :at + 20000 + run % 5000, exit_status = 0, cpu = 500 + run % 400,"
-    " max_rss = 13578240, left_behind = 0, mark = NULL, origin = NULL WHERE run BETWEEN :low AND :high",
+    (
+        "UPDATE executions SET how = 1, ended_at = :at + 20000 + run % 5000, exit_status = 0, cpu = 500 + run % 400,"
+        " max_rss = 13578240, left_behind = 0, mark = NULL, origin = NULL WHERE run BETWEEN :low AND :high"
+    ),
     "UPDATE occurrences SET status = 1 WHERE place BETWEEN :low AND :high",
 )
 
@@ -186,12 +197,18 @@ CREATE TABLE executions (
 ) WITHOUT ROWID;
 """
 BARE_ROWS = (
-    "INSERT INTO occurrences SELECT :first + i, i, :at, 1, 1, :at + 300 + i % 700, 300 + i % 700, i"
-    " FROM numbers WHERE i BETWEEN :low AND :high",
-    "INSERT INTO runs SELECT i, :first + i, :at, 1, 1, 1, 1, 1, :at + 300 + i % 700, :at + 9000 + i % 5000,"
-    " :at + 20000 + i % 5000, 300000000 FROM numbers WHERE i BETWEEN :low AND :high",
-    "INSERT INTO executions SELECT i, 1, 0, 1, 1, :at + 9000 + i % 5000, :at + 20000 + i % 5000, 0, NULL, 500 + i % 400,"
-    " 13578240, 0 FROM numbers WHERE i BETWEEN :low AND :high",
+    (
+        "INSERT INTO occurrences SELECT :first + i, i, :at, 1, 1, :at + 300 + i % 700, 300 + i % 700, i"
+        " FROM numbers WHERE i BETWEEN :low AND :high"
+    ),
+    (
+        "INSERT INTO runs SELECT i, :first + i, :at, 1, 1, 1, 1, 1, :at + 300 + i % 700, :at + 9000 + i % 5000,"
+        " :at + 20000 + i % 5000, 300000000 FROM numbers WHERE i BETWEEN :low AND :high"
+    ),
+    (
+        "INSERT INTO executions SELECT i, 1, 0, 1, 1, :at + 9000 + i % 5000, :at + 20000 + i % 5000, 0, NULL, 500 + i % 400,"
+        " 13578240, 0 FROM numbers WHERE i BETWEEN :low AND :high"
+    ),
 )
 
 
@@ -220,7 +237,8 @@ def run_rounds(path: Path, tables: str, history: History, steps: Sequence[Sequen
     for values in history.values(first):
         connection.execute("DELETE FROM numbers")
         connection.execute(
-            "WITH RECURSIVE n (i) AS (SELECT :low UNION ALL SELECT i + 1 FROM n WHERE i < :high) INSERT INTO numbers SELECT i FROM n",
+            "WITH RECURSIVE n (i) AS (SELECT :low UNION ALL SELECT i + 1 FROM n WHERE i < :high)"
+            " INSERT INTO numbers SELECT i FROM n",
             values,
         )
         for step in steps:
@@ -296,7 +314,7 @@ def measure_gc(root: Path, history: History, job: list[str], stamps: Path, direc
         time.sleep(1)
     after = megabytes(root / "ledger.db")
     check_shapes(root / "ledger.db", history.rounds * history.schedules)
-    sides = [late(stamps, since, until) for since, until in zip(times, times[1:], strict=False)]
+    sides = [late(stamps, since, until) for since, until in itertools.pairwise(times)]
     view = json.loads(said)
     return {
         "occurrences": view["occurrences"],
@@ -335,7 +353,7 @@ def figures(lateness: list[float]) -> dict[str, float]:
 
 
 def check_shapes(path: Path, made: int) -> None:
-    """See that the rows made here are what a supervisor writes: each column of the same kind, and of the same size or nearly."""
+    """See that the rows made here are what a supervisor writes: each column of the same kind and nearly of its size."""
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
     for table, key in (("occurrences", "place"), ("runs", "number"), ("executions", "run")):

@@ -89,6 +89,6 @@ def use_of(pid: int) -> Use:
     return Use(
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
         rss_mb=pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
-        descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+        descriptors=len(list(Path(f"/proc/{pid}/fd").iterdir())),
         threads=int(fields[17]),
     )

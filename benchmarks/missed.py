@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def measure(directory: Path, *, schedules: int = 1000, days: int = 365, different: bool = False) -> dict[str, float]:
-    """Return how soon after its start a supervisor admitted what was due on time, and how late what came due while it settled."""
+    """Return how soon after its start a supervisor admitted what was due on time, and how late what came due meanwhile."""
     root = directory / "store"
     job, stamps = live.stamping(directory)
     make_store(root, schedules, days, job, different)

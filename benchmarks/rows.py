@@ -142,6 +142,13 @@ def of_missed(module: ModuleType, asked: Asked) -> Measured:
     return {(14, "first"): result["first_on_time_admission_s"]}, result
 
 
+def of_sustained(module: ModuleType, asked: Asked) -> Measured:
+    """A steady load."""
+    with tempfile.TemporaryDirectory(prefix="wfctl-sustained-") as directory:
+        result = module.measure(Path(directory), seconds=float(asked.size(600, 20)))
+    return {(15, "p99"): result["late_p99_ms"], (15, "growth"): result["memory_last_to_first"]}, result
+
+
 Adapter = Callable[[ModuleType, Asked], Measured]
 #: by the name of the benchmark: its rows, and how it is asked
 BENCHMARKS: dict[str, tuple[frozenset[int], Adapter]] = {
@@ -156,6 +163,7 @@ BENCHMARKS: dict[str, tuple[frozenset[int], Adapter]] = {
     "launch_path": (frozenset({12}), of_launch_path),
     "exits": (frozenset({13}), of_exits),
     "missed": (frozenset({14}), of_missed),
+    "sustained": (frozenset({15}), of_sustained),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from wfctl.core.admission import ScheduleFacts, Slots, Verdict
@@ -25,6 +25,9 @@ from wfctl.store.ledger.schedules import ScheduleRow
 
 _CHUNK = 64  #: candidates waiting for capacity looked at beyond the free slots
 _ALL = 1 << 30
+_FAR = timedelta(minutes=5)  #: a schedule that needed attention that long ago is far behind
+_FEW = 8  #: so many of them are settled along with the others
+_PORTION, _PORTION_S = 16, 0.02  #: else so many at once, and no more once that long was taken to find out what they missed
 
 #: Which definitions a verdict is about: schedule and deployment, with their revisions.
 Subject = tuple[int, int, int, int]
@@ -41,6 +44,18 @@ class RoundPlan:
     mark_note: Callable[..., Mapping[str, Json]] = field(default=dict)  #: what is written with an executor's mark (6.2)
     #: by name: how many runs other executors may have at once; None: nothing is admitted to that one for now
     others: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Behind:
+    """How far the schedules were gone through that stand far behind.
+
+    After a long absence there may be thousands of them, each with a hundred rows to record: they are settled in portions, a
+    round each, so that what comes due meanwhile is not kept waiting.
+    """
+
+    after: admissions.Place | None = None  #: the last one of the portion before
+    is_more: bool = False  #: there are some behind it
 
 
 class Due(NamedTuple):
@@ -65,32 +80,75 @@ class Gathered:
     schedules: dict[str, Due] = field(default_factory=dict)
     facts: list[ScheduleFacts] = field(default_factory=list)
     broken: list[tuple[int, Mapping[str, Json]]] = field(default_factory=list)  #: those to be blocked, by number, each with why
+    behind: Behind = field(default_factory=Behind)  #: where the portion ended
 
 
 def gather(
-    context: Context, connection: sqlite3.Connection, plan: RoundPlan, verdicts: Mapping[Subject, Verdict], now: datetime
+    context: Context,
+    connection: sqlite3.Connection,
+    plan: RoundPlan,
+    verdicts: Mapping[Subject, Verdict],
+    now: datetime,
+    behind: Behind | None = None,
 ) -> Gathered:
-    """Return what is to be decided at `now`, and by what; a verdict that is known already is among the facts."""
+    """Return what is to be decided at `now`, and by what; a verdict that is known already is among the facts.
+
+    Given `behind`, of many schedules that are far behind only the next portion.
+    """
     used = used_slots(context, connection) if plan.others else {LOCAL: runs.slots_used(connection)}
     free = plan.slots - used.get(LOCAL, 0)
     version, commits = data_version(connection), context.ledger.commits
     gathered = Gathered(now, free, *admissions.next_numbers(connection), version, commits)
     for name, limit in plan.others.items():
         gathered.others[name] = Slots(0, 0) if limit is None else Slots(limit - used.get(name, 0), limit)
-    found = admissions.due(connection, now)
+    in_portions = behind is not None and admissions.has_more_behind(connection, now - _FAR, _FEW)
+    found = admissions.due(connection, now, after=now - _FAR if in_portions else None)
     if max([free, *(slots.free for slots in gathered.others.values())]) > 0:
         # Before one that waits for an executor with room any number may stand that wait for another.
         found += admissions.waiting_for_capacity(connection, limit=_ALL if plan.others else free + _CHUNK)
     for row in found:
-        if isinstance(row, ScheduleRow):
-            assert row.own_diagnostic is not None
-            gathered.broken.append((row.number, row.own_diagnostic))
-        elif row.id not in gathered.schedules:
-            try:
-                _gather_one(context, connection, plan, gathered, row, verdicts)
-            except UnreadableRow as error:
-                gathered.broken.append((row.number, consistency.doubt(context, connection, row.number, error)))
+        _gather_any(context, connection, plan, gathered, row, verdicts)
+    if behind is not None and in_portions:
+        _gather_portion(context, connection, plan, gathered, verdicts, behind)
     return gathered
+
+
+def _gather_portion(
+    context: Context,
+    connection: sqlite3.Connection,
+    plan: RoundPlan,
+    gathered: Gathered,
+    verdicts: Mapping[Subject, Verdict],
+    behind: Behind,
+) -> None:
+    begun = context.clock.monotonic()
+    portion = admissions.behind(connection, gathered.at - _FAR, after=behind.after, limit=_PORTION)
+    for place, row in portion:
+        if row is not None:
+            _gather_any(context, connection, plan, gathered, row, verdicts)
+        gathered.behind = Behind(place, is_more=True)
+        if context.clock.monotonic() - begun > _PORTION_S:
+            return
+    if len(portion) < _PORTION:  # the end is reached: what is left there waits for something
+        gathered.behind = Behind()
+
+
+def _gather_any(
+    context: Context,
+    connection: sqlite3.Connection,
+    plan: RoundPlan,
+    gathered: Gathered,
+    row: DueRow | ScheduleRow,
+    verdicts: Mapping[Subject, Verdict],
+) -> None:
+    if isinstance(row, ScheduleRow):
+        assert row.own_diagnostic is not None
+        gathered.broken.append((row.number, row.own_diagnostic))
+    elif row.id not in gathered.schedules:
+        try:
+            _gather_one(context, connection, plan, gathered, row, verdicts)
+        except UnreadableRow as error:
+            gathered.broken.append((row.number, consistency.doubt(context, connection, row.number, error)))
 
 
 def used_slots(context: Context, connection: sqlite3.Connection) -> dict[str, int]:

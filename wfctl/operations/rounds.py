@@ -22,6 +22,7 @@ from wfctl.core.model import ScheduleDefinition
 from wfctl.errors import DamagedStore
 from wfctl.operations import consistency
 from wfctl.operations.context import Context
+from wfctl.operations.round_facts import Behind as Behind
 from wfctl.operations.round_facts import Gathered, gather, subject_of
 from wfctl.operations.round_facts import RoundPlan as RoundPlan
 from wfctl.operations.round_facts import Subject as Subject
@@ -72,15 +73,18 @@ def same_checks(questions: Sequence[Question]) -> dict[Subject, list[Question]]:
     return groups
 
 
-def settle_round(context: Context, plan: RoundPlan, preflight: Preflight, now: datetime) -> list[runs.NewRun]:
+def settle_round(
+    context: Context, plan: RoundPlan, preflight: Preflight, now: datetime, behind: Behind | None = None
+) -> list[runs.NewRun]:
     """Settle everything due at `now` and return the runs that were admitted, in order, marked and ready to be launched.
 
-    Schedules whose preflight is not answered yet are left for a later round. Raise TimedOut, IoError, DamagedStore.
+    Schedules whose preflight is not answered yet are left for a later round. Given `behind`, so are those far behind that
+    are too many for one round, and it says whether there are more. Raise TimedOut, IoError, DamagedStore.
     """
     reanchor(context, now)
     verdicts: dict[Subject, Verdict] = {}
     while True:
-        decided = _decided(context, plan, preflight, verdicts, now)
+        decided = _decided(context, plan, preflight, verdicts, now, behind)
         if decided is None:
             return []
         try:
@@ -90,7 +94,13 @@ def settle_round(context: Context, plan: RoundPlan, preflight: Preflight, now: d
                 raise
             continue  # whose records refused what was decided is blocked by now: the others go on
         if admitted is not None:
+            _go_on(behind, decided[0])
             return admitted
+
+
+def _go_on(behind: Behind | None, gathered: Gathered) -> None:
+    if behind is not None:
+        behind.after, behind.is_more = gathered.behind.after, gathered.behind.is_more
 
 
 def _is_refused(error: DamagedStore) -> bool:
@@ -98,13 +108,19 @@ def _is_refused(error: DamagedStore) -> bool:
 
 
 def _decided(
-    context: Context, plan: RoundPlan, preflight: Preflight, verdicts: dict[Subject, Verdict], now: datetime
+    context: Context,
+    plan: RoundPlan,
+    preflight: Preflight,
+    verdicts: dict[Subject, Verdict],
+    now: datetime,
+    behind: Behind | None = None,
 ) -> tuple[Gathered, Sheet] | None:
     """Decide what is due at `now`; return what it was decided by and what is to be written, or None where that is nothing."""
     for is_last in (False, True):
         with context.ledger.reading() as connection:
-            gathered = gather(context, connection, plan, verdicts, now)
+            gathered = gather(context, connection, plan, verdicts, now, behind)
         if not gathered.facts and not gathered.broken:
+            _go_on(behind, gathered)
             return None
         try:
             sheet = sheet_of(gathered, _decide(context, gathered, plan, preflight, verdicts))
@@ -113,7 +129,10 @@ def _decided(
                 raise
             context.known.forget()  # a definition is not what it was any more: whose it is shows when all are read anew
         else:
-            return None if sheet.is_empty else (gathered, sheet)
+            if not sheet.is_empty:
+                return gathered, sheet
+            _go_on(behind, gathered)
+            return None
     raise AssertionError("the last time either returns or raises")
 
 

@@ -59,6 +59,7 @@ _RUN: dict[str, Any] = {
     "output": None,
     "checkpoint": None,
     "interrupt": None,
+    "place": None,
     "trace": [],
     "admitted_at": "2026-12-01T10:00:00.250000Z",
 }

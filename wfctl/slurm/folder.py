@@ -176,19 +176,21 @@ def read_table(path: Path) -> dict[str, Any] | None:
     return None if content is None else _table(content) or None
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
-    """Write a file so that it is seen whole or not at all, and is durable. Raise OSError."""
+def write_whole(path: Path, content: bytes, *, mode: int = FILE_MODE, is_durable: bool = True) -> None:
+    """Write a file so that it is seen whole or not at all, and is durable where that is asked for. Raise OSError."""
     part = path.with_name(f".{path.name}.part")
     with contextlib.suppress(FileNotFoundError):
         part.unlink()
     descriptor = os.open(part, CREATE, mode)
     try:
         write_all(descriptor, content)
-        os.fsync(descriptor)
+        if is_durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     part.rename(path)
-    sync_directory(path.parent)
+    if is_durable:
+        sync_directory(path.parent)
 
 
 def make_directory(path: Path) -> None:

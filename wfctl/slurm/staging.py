@@ -32,7 +32,8 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def bring(folder: Folder, request: LaunchRequest) -> bool:
     """Put everything that an execution needs on the shared folder; False where somebody owns it already.
 
-    It may be repeated until its job is submitted. Raise OSError.
+    It may be repeated until its job is submitted. Nothing is synced: what a crash takes keeps the program from being run, and a
+    network file system shows another machine what was closed. Raise OSError.
     """
     own, place = Path(request.directory), folder.execution(request.run, request.k)
     mirror = place.parent
@@ -48,7 +49,7 @@ def bring(folder: Folder, request: LaunchRequest) -> bool:
         _copy(own / name, place / name)
     os.close(os.open(place / STOP, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
     text = json.dumps(_told(request, own.parent, mirror))
-    write_whole(place / REQUEST, text.encode("ascii"))
+    write_whole(place / REQUEST, text.encode("ascii"), is_durable=False)
     return True
 
 
@@ -87,7 +88,7 @@ def _bring_files(own: Path, mirror: Path) -> None:
             link.symlink_to(Path("../files") / path.name)
 
 
-def _copy(source: Path, target: Path, *, mode: int = FILE_MODE, most: int | None = None) -> bool:
+def _copy(source: Path, target: Path, *, mode: int = FILE_MODE, most: int | None = None, is_durable: bool = False) -> bool:
     """Copy a regular file, in place of what is there; False where there is none. Raise OSError."""
     descriptor = _open_regular(source)
     if descriptor is None:
@@ -102,7 +103,8 @@ def _copy(source: Path, target: Path, *, mode: int = FILE_MODE, most: int | None
             else:
                 new.write(old.read(most))
             new.flush()
-            os.fsync(new.fileno())
+            if is_durable:
+                os.fsync(new.fileno())
             os.fchmod(new.fileno(), mode)
         part.rename(target)
     return True
@@ -133,7 +135,7 @@ def bring_home(folder: Folder, run: str, k: int, own: Path) -> None:
     make_directory(own.parent)
     make_directory(own)
     for name, most in _LEFT_BY_THE_JOB.items():
-        _copy(place / name, own / name, most=most)
+        _copy(place / name, own / name, most=most, is_durable=True)  # before the record that vouches for it
 
 
 def record(outcome: Ended | Refused, own: Path) -> None:
@@ -148,11 +150,14 @@ def record(outcome: Ended | Refused, own: Path) -> None:
 
 
 def write_word(folder: Folder, run: str, k: int, word: Mapping[str, object], own: Path, *, is_last: bool = True) -> None:
-    """Write Slurm's own word into `runs/ID/k`, and its last one beside the exit record. Raise OSError."""
+    """Write Slurm's own word into `runs/ID/k`, and its last one beside the exit record. Raise OSError.
+
+    What it says of an end stands nowhere else once Slurm has forgotten it, so that is durable.
+    """
     content = json.dumps(word, ensure_ascii=False, indent=2).encode() + b"\n"
     if is_last and folder.execution(run, k).is_dir():
-        write_whole(folder.execution(run, k) / WORD, content)
-    write_whole(own / WORD, content)
+        write_whole(folder.execution(run, k) / WORD, content, is_durable=False)
+    write_whole(own / WORD, content, is_durable=is_last)
 
 
 class LogCarrier:

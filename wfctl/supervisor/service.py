@@ -294,6 +294,7 @@ class SupervisorService:
         self.driver.spares = Spares(self._context.layout)
         self._stocking = Stocking(self.driver.spares)
         self._ahead = AheadOfTime(self._context, self.driver, self._stocking)
+        self._behind = rounds.Behind()
         self.by_hand = RunsByHand(
             self._context,
             self.driver,
@@ -366,10 +367,16 @@ class SupervisorService:
             if prepared:
                 self.driver.launch_admitted(prepared)
                 self.narrator.admitted(prepared)
-            for _ in range(10):  # what a launch that was refused gave free is given on at once
-                admitted = rounds.settle_round(self._context, self._plan, lambda asked: self._ask(asked, patience_s), now)
+            turns = 0
+            while turns < 10:  # what a launch that was refused gave free is given on at once
+                admitted = rounds.settle_round(
+                    self._context, self._plan, lambda asked: self._ask(asked, patience_s), now, self._behind
+                )
                 self.driver.launch_admitted(admitted)
                 self.narrator.admitted(admitted)
+                if self._behind.is_more and patience_s == _PATIENT_S:
+                    continue  # a step settles all that is due
+                turns += 1
                 if not admitted or not self.driver.has_reports:
                     break
                 self.driver.take_in()
@@ -377,7 +384,9 @@ class SupervisorService:
                     break
         else:
             self._ahead.let_go()
-        self.narrator.look(jump)
+            self._behind = rounds.Behind()
+        if not self._behind.is_more:  # all portions are told of together: of very many rows, how many
+            self.narrator.look(jump)
         self.blocked.look(self._context)
         self.watching.tell()
         wake = self._next_wake(now)
@@ -454,6 +463,8 @@ class SupervisorService:
                 is_held_up = due <= now  # by a preflight that is still asked, or by what keeps us from admitting
                 is_broken = self.health.is_exhausted or "keeper" in self.problems or self.clusters.is_paused
                 again = timedelta(seconds=self.settings.poll_interval_s) if is_broken else _AGAIN
+                if self._behind.is_more:
+                    again = timedelta(0)
                 if not is_held_up and not is_broken and self._looks_ahead:
                     due = self._ahead.wake_for(due, now, self._plan, lambda: lambda asked: self._ask(asked, _STALL_S))
                 times.append(now + again if is_held_up else due)

@@ -61,14 +61,41 @@ _FACTS = f"""SELECT {COLUMNS},
  OR EXISTS (SELECT 1 FROM occurrences WHERE schedule = s.number AND instant = s.candidate)
  {FROM}"""
 _STATE = len(COLUMNS.split(","))
+_WAKE = [name.strip() for name in COLUMNS.split(",")].index("s.wake_at")
 
 
-def due(connection: sqlite3.Connection, now: datetime) -> list[DueRow | ScheduleRow]:
-    """Return the schedules that need attention by `now` and may admit; one that cannot be read as a ScheduleRow."""
+def due(connection: sqlite3.Connection, now: datetime, *, after: datetime | None = None) -> list[DueRow | ScheduleRow]:
+    """Return the schedules that need attention by `now` and may admit; one that cannot be read as a ScheduleRow.
+
+    Given `after`, those that needed it by then are left out.
+    """
     found = connection.execute(
-        f"{_FACTS} WHERE s.wake_at IS NOT NULL AND s.wake_at <= ? ORDER BY s.wake_at, s.number", (to_micros(now),)
+        f"{_FACTS} WHERE s.wake_at IS NOT NULL AND s.wake_at <= ? AND s.wake_at > ? ORDER BY s.wake_at, s.number",
+        (to_micros(now), _LEAST - 1 if after is None else to_micros(after)),
     )
     return _rows(found)
+
+
+def has_more_behind(connection: sqlite3.Connection, by: datetime, few: int) -> bool:
+    """Tell whether more than a few schedules needed attention by some time."""
+    query = "SELECT 1 FROM schedules WHERE wake_at IS NOT NULL AND wake_at <= ? LIMIT 1 OFFSET ?"
+    return connection.execute(query, (to_micros(by), few)).fetchone() is not None
+
+
+#: Where a walk through the schedules that need attention stands: when one of them needs it, and its number.
+Place = tuple[int, int]
+
+
+def behind(
+    connection: sqlite3.Connection, by: datetime, *, after: Place | None, limit: int
+) -> list[tuple[Place, DueRow | ScheduleRow | None]]:
+    """Return the first schedules behind a place that needed attention by some time, as `due` does; None: it may not admit."""
+    found = connection.execute(
+        f"{_FACTS} WHERE s.wake_at IS NOT NULL AND s.wake_at <= ? AND (s.wake_at, s.number) > (?, ?)"
+        " ORDER BY s.wake_at, s.number LIMIT ?",
+        (to_micros(by), *(after or (_LEAST - 1, 0)), limit),
+    ).fetchall()
+    return [((values[_WAKE], values[0]), next(iter(_rows([values])), None)) for values in found]
 
 
 def waiting_for_capacity(connection: sqlite3.Connection, *, limit: int) -> list[DueRow | ScheduleRow]:
