@@ -131,3 +131,26 @@ def test_a_machine_that_refuses_is_asked_once(layout: Layout, monkeypatch: pytes
         stocking._thread.join()
     stocking.close()
     assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "blocks", "room"),
+    [
+        (20_000, 100_000, 1 << 20, True),
+        (9_000, 20_000, 1 << 20, False),
+        (20_000, 1_000_000, 1 << 20, False),
+        (0, 0, 1 << 20, True),
+        (20_000, 100_000, 1000, False),
+    ],
+)
+def test_nothing_is_made_ahead_where_room_is_scarce(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, free: int, total: int, blocks: int, room: bool
+) -> None:  # contract 7.7
+    spares = Spares(layout)
+    status = os.statvfs_result((4096, 4096, 1 << 30, blocks, blocks, total, free, free, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: status)
+    assert spares.has_plenty_of_room() is room
+    stocking = Stocking(spares)
+    stocking.want(1)
+    stocking.close()
+    assert len(spares) == int(room)

@@ -17,6 +17,7 @@ from wfctl.store.disk import DIRECTORY_MODE, FILE_MODE, write_all
 from wfctl.store.layout import Layout
 
 _READY, _UNREADY = ".spare.", ".unready."
+_ROOM_INODES, _ROOM_BYTES = 10_000, 1 << 30  # free ones, below which nothing is made ahead
 _FILES = ("run.json", "input.json", "stdout.log", "stderr.log")
 _DIRECTORIES = ("work", "files", "1")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,6 +42,12 @@ class Spares:
 
     def __len__(self) -> int:
         return len(self._ready)
+
+    def has_plenty_of_room(self) -> bool:
+        """Tell whether the file system is far from full, so that what is made ahead is nothing that a run will lack."""
+        status = os.statvfs(self._runs)
+        has_inodes = status.f_files == 0 or status.f_favail > max(status.f_files // 10, _ROOM_INODES)
+        return has_inodes and status.f_bavail * status.f_frsize > _ROOM_BYTES
 
     def make(self) -> None:
         """Make one more. Raise OSError."""

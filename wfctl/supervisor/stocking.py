@@ -42,6 +42,9 @@ class Stocking:
     def _fill(self) -> None:
         while not self._is_closed and len(self._spares) < self._wanted:
             try:
+                if not self._spares.has_plenty_of_room():
+                    self._is_refused = True
+                    return
                 self._spares.make()
             except OSError as error:
                 self._is_refused = True

@@ -25,11 +25,11 @@ ROOM = {"runs": {"min_free": "400kB"}}  # 5 % of 8 MiB
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs of 8 MiB and 64 inodes."""
+    """A tmpfs of 8 MiB and 68 inodes."""
     reason = why_not(tmp_path / "probe")
     if reason is not None:
         pytest.skip(reason)
-    with small_tmpfs(tmp_path / "small") as found:
+    with small_tmpfs(tmp_path / "small", inodes=68) as found:
         yield found
 
 
@@ -89,7 +89,7 @@ def test_fr_15_ten_minutes_without(
         assert [row.status for row in drive.rows("skips")].count("skipped-misfire") == 9
         assert drive.store.server_status().problems == ()
         for minute in range(12, 17):
-            drive.store.collect_garbage(keep_runs=1)  # 64 inodes are not many
+            drive.store.collect_garbage(keep_runs=1)  # 68 inodes are not many
             drive.to(BEGIN.replace(minute=minute))
         drive.step()
         assert drive.admitted("skips")[-1] == drive.admitted("latest")[-1] == BEGIN.replace(minute=16, second=0)
