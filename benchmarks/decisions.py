@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LEAST, GROWTH = 0.5, 1.1  #: the bounds of row 8
 BEGIN = datetime(2027, 3, 1, tzinfo=UTC)  #: a Monday, and the first of a month
 ZONES = ("UTC", "Europe/Budapest", "America/New_York", "Asia/Kolkata", "Australia/Sydney")
+HOURS = (*range(24), *range(8), 0, 0, 1, 2, 2, 3, 6)  #: nights are busier
 ENDLESS = 20  #: of so many schedules one has a first run that never ends, and what comes due after it is skipped
 ASKED = 100  #: how often croniter is asked after each round
 KEPT = 2000  #: croniter objects held at a time
@@ -38,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--schedules", type=int, default=100_000)
     parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--different", action="store_true", help="as few schedules as can be share an expression")
+    parser.add_argument("--different", action="store_true", help="spread times and zones evenly")
     parser.add_argument("--directory", type=Path, help="where the store is made (default: the folder for temporary files)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
@@ -78,9 +79,9 @@ def show_hour(hour: int, figures: dict[str, float]) -> None:
 
 
 def expressions(count: int, *, different: bool = False) -> list[tuple[str, str]]:
-    """Return so many expressions, each with its zone, in the proportions in which they stand in crontabs.
+    """Return so many expressions, each with its zone, of the kinds that stand in crontabs.
 
-    `different`: where a minute can be chosen it is, and the zone with it, so that few of the frequent ones are alike.
+    `different`: times are spread evenly, and zones over all kinds, so that few are alike and few are due together.
     """
     chance = random.Random(8)
     kinds = [
@@ -91,11 +92,21 @@ def expressions(count: int, *, different: bool = False) -> list[tuple[str, str]]
     chosen = chance.choices([form for _, form in kinds], [share for share, _ in kinds], k=count)
     found = []
     for form in chosen:
-        m, h = chance.randrange(20 if "-59" in form else 60), chance.randrange(24)
+        m, h = minute(chance, different), chance.randrange(24) if different else chance.choice(HOURS)
         d, w = 1 + chance.randrange(28), chance.randrange(7)
         zone = chance.choice(ZONES) if different or "{h}" in form else ZONES[0]
-        found.append((form.format(m=m, n=(m + 17) % 60, h=h, d=d, w=w), zone))
+        found.append((form.format(m=m % 20 if "-59" in form else m, n=(m + 17) % 60, h=h, d=d, w=w), zone))
     return found
+
+
+def minute(chance: random.Random, different: bool) -> int:
+    """Return a minute as people choose them: mostly a whole or a half hour, else a quarter, a multiple of five, any."""
+    if different:
+        return chance.randrange(60)
+    share = chance.random()
+    if share < 0.65:
+        return chance.choices((0, 30, 15, 45), (38, 12, 8, 7))[0]
+    return 5 * chance.randrange(12) if share < 0.8 else chance.randrange(60)
 
 
 def make(context: Context, mixed: Sequence[tuple[str, str]]) -> dict[int, tuple[str, str]]:

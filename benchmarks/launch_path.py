@@ -184,7 +184,7 @@ def by_keeper(keeper: KeeperClient, requests: Sequence[LaunchRequest]) -> dict[s
 
 def by_loop(programs: Programs, jobs: int, directory: Path, environment: dict[str, str]) -> dict[str, float]:
     """Have the C loop start as many; return how many a second were started and were reaped, which is all it has to tell."""
-    command = [programs.spawnloop, "0", str(jobs), "-", directory / "output", PROGRAM]
+    command = [str(programs.spawnloop), "0", str(jobs), "-", str(directory / "output"), PROGRAM]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

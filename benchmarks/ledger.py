@@ -145,32 +145,24 @@ class History:
 
 #: As the ledger's own code writes them: admitted together, seen to run, completed.
 ADMITTED = (
-    (
-        "INSERT INTO occurrences (schedule, place, instant, status, revision, recorded_at, lateness, run)"
-        " SELECT :first + i, i, :at, 11, 1, :at + 300 + i % 700, 300 + i % 700, i FROM numbers WHERE i BETWEEN :low AND :high"
-    ),
-    (
-        "INSERT INTO runs (number, schedule, instant, revision, deployment, deployment_revision, status, attempt, admitted_at,"
-        " max_run)"
-        " SELECT i, :first + i, :at, 1, 1, 1, 11, 1, :at + 300 + i % 700, 300000000 FROM numbers WHERE i BETWEEN :low AND :high"
-    ),
-    (
-        "INSERT INTO executions (run, k, step, attempt, mark, origin)"
-        f" SELECT i, 1, 0, 1, '{NOTE}', 1 FROM numbers WHERE i BETWEEN :low AND :high"
-    ),
+    """INSERT INTO occurrences (schedule, place, instant, status, revision, recorded_at, lateness, run) SELECT :first +
+    i, i, :at, 11, 1, :at + 300 + i % 700, 300 + i % 700, i FROM numbers WHERE i BETWEEN :low AND :high""",
+    """INSERT INTO runs (number, schedule, instant, revision, deployment, deployment_revision, status, attempt,
+    admitted_at, max_run) SELECT i, :first + i, :at, 1, 1, 1, 11, 1, :at + 300 + i % 700, 300000000 FROM numbers
+    WHERE i BETWEEN :low AND :high""",
+    f"""INSERT INTO executions (run, k, step, attempt, mark, origin) SELECT i, 1, 0, 1, '{NOTE}', 1 FROM numbers WHERE i
+    BETWEEN :low AND :high""",
 )
 RUNNING = (
-    "UPDATE runs SET status = 12, started_at = :at + 9000 + number % 5000 WHERE number BETWEEN :low AND :high",
-    f"UPDATE executions SET started_at = :at + 9000 + run % 5000, mark = '{PROCESS}' WHERE run BETWEEN :low AND :high",
-    "UPDATE occurrences SET status = 12 WHERE place BETWEEN :low AND :high",
+    """UPDATE runs SET status = 12, started_at = :at + 9000 + number % 5000 WHERE number BETWEEN :low AND :high""",
+    f"""UPDATE executions SET started_at = :at + 9000 + run % 5000, mark = '{PROCESS}' WHERE run BETWEEN :low AND :high""",
+    """UPDATE occurrences SET status = 12 WHERE place BETWEEN :low AND :high""",
 )
 COMPLETED = (
-    "UPDATE runs SET status = 1, ended_at = :at + 20000 + number % 5000 WHERE number BETWEEN :low AND :high",
-    (
-        "UPDATE executions SET how = 1, ended_at = :at + 20000 + run % 5000, exit_status = 0, cpu = 500 + run % 400,"
-        " max_rss = 13578240, left_behind = 0, mark = NULL, origin = NULL WHERE run BETWEEN :low AND :high"
-    ),
-    "UPDATE occurrences SET status = 1 WHERE place BETWEEN :low AND :high",
+    """UPDATE runs SET status = 1, ended_at = :at + 20000 + number % 5000 WHERE number BETWEEN :low AND :high""",
+    """UPDATE executions SET how = 1, ended_at = :at + 20000 + run % 5000, exit_status = 0, cpu = 500 + run % 400,
+    max_rss = 13578240, left_behind = 0, mark = NULL, origin = NULL WHERE run BETWEEN :low AND :high""",
+    """UPDATE occurrences SET status = 1 WHERE place BETWEEN :low AND :high""",
 )
 
 #: The same facts in tables of nothing but integers, with the same keys and the same ways to list them. Left out is what
@@ -197,18 +189,12 @@ CREATE TABLE executions (
 ) WITHOUT ROWID;
 """
 BARE_ROWS = (
-    (
-        "INSERT INTO occurrences SELECT :first + i, i, :at, 1, 1, :at + 300 + i % 700, 300 + i % 700, i"
-        " FROM numbers WHERE i BETWEEN :low AND :high"
-    ),
-    (
-        "INSERT INTO runs SELECT i, :first + i, :at, 1, 1, 1, 1, 1, :at + 300 + i % 700, :at + 9000 + i % 5000,"
-        " :at + 20000 + i % 5000, 300000000 FROM numbers WHERE i BETWEEN :low AND :high"
-    ),
-    (
-        "INSERT INTO executions SELECT i, 1, 0, 1, 1, :at + 9000 + i % 5000, :at + 20000 + i % 5000, 0, NULL, 500 + i % 400,"
-        " 13578240, 0 FROM numbers WHERE i BETWEEN :low AND :high"
-    ),
+    """INSERT INTO occurrences SELECT :first + i, i, :at, 1, 1, :at + 300 + i % 700, 300 + i % 700, i FROM numbers
+    WHERE i BETWEEN :low AND :high""",
+    """INSERT INTO runs SELECT i, :first + i, :at, 1, 1, 1, 1, 1, :at + 300 + i % 700, :at + 9000 + i % 5000, :at +
+    20000 + i % 5000, 300000000 FROM numbers WHERE i BETWEEN :low AND :high""",
+    """INSERT INTO executions SELECT i, 1, 0, 1, 1, :at + 9000 + i % 5000, :at + 20000 + i % 5000, 0, NULL, 500 + i %
+    400, 13578240, 0 FROM numbers WHERE i BETWEEN :low AND :high""",
 )
 
 
@@ -357,7 +343,7 @@ def check_shapes(path: Path, made: int) -> None:
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
     for table, key in (("occurrences", "place"), ("runs", "number"), ("executions", "run")):
-        query = f"SELECT * FROM {table} WHERE {key} <= ? AND 1 ORDER BY {key} DESC LIMIT 1"
+        query = f"SELECT * FROM {table} WHERE {key} <= ? ORDER BY {key} DESC LIMIT 1"
         one = connection.execute(query, (made,)).fetchone()
         real = connection.execute(
             f"SELECT * FROM {table} WHERE {key} > ? AND {'how' if table == 'executions' else 'status'} = 1 LIMIT 1", (made,)

@@ -101,7 +101,10 @@ class Group:
         """Return its living processes; none where there is no control group."""
         if self._directory is None:
             return []
-        return [int(line) for line in (self._directory / "cgroup.procs").read_text().split()]
+        numbers = map(int, (self._directory / "cgroup.procs").read_text().split())
+        return [
+            number for number in numbers if number > 0
+        ]  # 0: one that is just dying, and to `kill` it means the caller's group
 
     def close(self) -> None:
         """Wait until its processes have ended, and take it away; what goes on for long is killed."""
