@@ -76,7 +76,7 @@ def test_it_runs_with_its_environment_alone_in_its_directory_and_its_end_is_told
 
 def test_values_of_environment_files_stay_on_the_folder_no_longer_than_needed(stage: Stage) -> None:  # contract 3.9
     executor, process = begun(stage)
-    assert not (place(stage) / "job.json").exists()
+    assert not (place(stage) / "request").exists()
     executor.stop("run-000001", 1, timedelta(0))
     process.wait(10)
 

@@ -70,6 +70,7 @@ class RunStory:
     max_run: timedelta | None = None
     executions: tuple[ExecutionStory, ...] = ()
     problem: str | None = None  #: why its record cannot be read
+    place: Mapping[str, Json] | None = None  #: where on a cluster it is, and what the cluster says of it
 
     @property
     def until(self) -> datetime | None:

@@ -58,7 +58,7 @@ def verdict(run: RunStory, now: datetime) -> str:
     if run.status is None:
         return f"its run is {run.id}, whose record cannot be read: {run.problem}"
     if run.status is Status.ADMITTED:
-        return "it was admitted, and its process is not reported yet"
+        return f"it was admitted, and its process is not reported yet{_queued(run)}"
     if run.status is Status.RUNNING:
         late = "; it is overdue" if run.is_overdue else ""
         return f"it runs now{_for(run.started_at, now, ', for ')}{late}"
@@ -73,6 +73,15 @@ def verdict(run: RunStory, now: datetime) -> str:
     took = _for(run.started_at, run.ended_at, " after ")
     verb = {Status.EXHAUSTED: "stopped", Status.CANCELLED: "was cancelled"}.get(run.status, "failed")
     return f"it ran, and {verb}{took}" + (f": {said}" if said else "")
+
+
+def _queued(run: RunStory) -> str:
+    """What a cluster says of a run whose job has not begun."""
+    place = run.place or {}
+    if not place.get("job"):
+        return "" if run.place is None else f": it is to be submitted to {place.get('executor')}"
+    reason = f" ({place['reason']})" if place.get("reason") else ""
+    return f": {place.get('executor')} job {place['job']} is {place.get('state') or 'submitted'}{reason}"
 
 
 def _never(run: RunStory) -> str:

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from wfctl.core import changes
-from wfctl.core.admission import PASSED, Decision, ScheduleFacts, Verdict, decide_round
+from wfctl.core.admission import PASSED, Decision, ScheduleFacts, Slots, Verdict, decide_round
 from wfctl.core.instants import format_instant
-from wfctl.core.model import Candidate, DueInstants, Reason, ScheduleDefinition, Settlement, Status, run_name
+from wfctl.core.model import LOCAL, Candidate, DueInstants, Reason, ScheduleDefinition, Settlement, Status, run_name
 from wfctl.core.trigger import Calendar, calendar_of
 
 _ENDS, _CHANGES, _RETURNS, _WAKES = range(4)  #: the order of what happens at one time
@@ -59,6 +59,7 @@ class Subject:
     candidate: Candidate | None = None
     last_admission: datetime | None = None
     is_paused: bool = False
+    executor: str = LOCAL  #: whose slots its runs take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +97,9 @@ class Plan:
     subjects: Sequence[Subject]
     since: datetime
     until: datetime
-    slots: int
+    slots: int  #: of this machine
     courses: Courses
+    others: Mapping[str, int] = field(default_factory=dict)  #: the slots of other executors, by name
     ongoing: Sequence[Ongoing] = ()
     changes: Sequence[Change] = ()
     downtime: Sequence[tuple[datetime, datetime]] = ()
@@ -235,7 +237,8 @@ class _Play:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.now = plan.since
-        self.used = 0
+        self.used = 0  #: slots of this machine
+        self.used_elsewhere = dict.fromkeys(plan.others, 0)
         self.next_run = plan.next_run
         self.rows: list[Played] = []
         self.usage: list[tuple[datetime, int]] = []
@@ -308,20 +311,26 @@ class _Play:
 
     def _begin(self, run: _Run) -> None:
         run.schedule.active.append(run.run_id)
-        if run.holds_slot:
-            self.used += 1
+        self._take(run, int(run.holds_slot))
         self._at(self.now + run.course.legs[0].lasts, _ENDS, run)
+
+    def _take(self, run: _Run, slots: int) -> None:
+        executor = run.schedule.subject.executor
+        if executor in self.used_elsewhere:
+            self.used_elsewhere[executor] += slots
+        else:
+            self.used += slots
 
     def _leg_ends(self, run: _Run, at: datetime) -> None:
         was_held = run.holds_slot
         run.leg += 1
         if run.leg < len(run.course.legs):
-            self.used += run.holds_slot - was_held
+            self._take(run, run.holds_slot - was_held)
             self._at(at + run.course.legs[run.leg].lasts, _ENDS, run)
             return
         if run.row is not None:
             self.rows[run.row] = replace(self.rows[run.row], status=run.course.status, ended_at=at)
-        self.used -= was_held
+        self._take(run, -int(was_held))
         if self.away is None:
             self._take_in(run)
         else:
@@ -395,12 +404,15 @@ class _Play:
         concerned = {name: each for name, each in self._attention.items() if each.is_admitting}
         self._attention.clear()
         free = self.plan.slots - self.used
-        if free > 0:
-            concerned |= {each.subject.schedule_id: each for each in self._waiting(free)}
+        others = {name: Slots(limit - self.used_elsewhere[name], limit) for name, limit in self.plan.others.items()}
+        if max([free, *(slots.free for slots in others.values())]) > 0:
+            concerned |= {each.subject.schedule_id: each for each in self._waiting(len(self.schedules) if others else free)}
         if not concerned:
             return
         facts = [self._facts(name, each) for name, each in concerned.items()]
-        decided = decide_round(facts, now=self.now, free_slots=free, slot_limit=self.plan.slots, next_run=self.next_run)
+        decided = decide_round(
+            facts, now=self.now, free_slots=free, slot_limit=self.plan.slots, next_run=self.next_run, others=others
+        )
         self._write(concerned, decided.decisions)
 
     def _waiting(self, free: int) -> Iterator[_Schedule]:
@@ -416,6 +428,7 @@ class _Play:
             due=self._due(schedule),
             active=tuple(schedule.active),
             last_admission=schedule.last_admission,
+            executor=schedule.subject.executor,
             verdict=self.plan.verdicts(name, self.now),
             absence=self._absence_of(schedule),
         )

@@ -76,6 +76,20 @@ def stop_now(context: Context, run: str, ks: Sequence[int], grace: timedelta) ->
         executor.close()
 
 
+def may_live(context: Context, run: str, k: int) -> bool:
+    """Tell whether an execution may be at work on the cluster; one of which there is no job is kept from ever running."""
+    from wfctl.keeper.protocol import Holding
+
+    settings = settings_of(context)
+    if settings.slurm is None:
+        return True
+    executor = slurm_executor(context, settings.slurm, lambda: settings)
+    try:
+        return executor.forbid(run, k).state is Holding.RUNNING
+    finally:
+        executor.close()
+
+
 def executor_problem(definition: DeploymentDefinition, slurm: SlurmSettings | None) -> Problem | None:
     """Return what keeps a deployment from running where it is to run, or None (5.9)."""
     return Problem("executor", MISSING) if definition.executor == SLURM and slurm is None else None
@@ -197,6 +211,12 @@ def _patiently(work: Callable[[], _T], patience_s: float) -> _T | None:
     if failed:
         raise failed[0]
     return done.get("result")
+
+
+def rooms_of(context: Context) -> dict[str, int]:
+    """Return how many runs each cluster of the settings may have at once."""
+    slurm = settings_of(context).slurm
+    return {} if slurm is None else {SLURM: slurm.max_concurrent_runs}
 
 
 def counts_of(used: Mapping[str, int], settings: Settings) -> tuple[Mapping[str, object], ...]:

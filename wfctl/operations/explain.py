@@ -532,6 +532,7 @@ def _story_of(view: RunView) -> RunStory:
         interrupt=view.interrupt,
         is_overdue=bool(view.overdue),
         max_run=None if view.max_run_s is None else timedelta(seconds=view.max_run_s),
+        place=view.place,
         executions=tuple(
             told.ExecutionStory(
                 k=each.k,

@@ -16,11 +16,11 @@ from typing import Any
 
 from wfctl.core.contradictions import SAFE, Code, Contradiction, name_of_run
 from wfctl.core.instants import to_micros
-from wfctl.core.model import FINISHED, RUN_STATUSES, Json, Settlement, Status
+from wfctl.core.model import FINISHED, RUN_STATUSES, SLURM, Json, Settlement, Status
 from wfctl.core.steps import Ended
 from wfctl.errors import InUse, WrongState
 from wfctl.linux import is_same_process
-from wfctl.operations import consistency, reconcile, upkeep
+from wfctl.operations import clusters, consistency, reconcile, upkeep
 from wfctl.operations.context import Context
 from wfctl.operations.saving import save_revision
 from wfctl.store import definitions as files
@@ -248,6 +248,11 @@ def _refuse_living(context: Context, connection: sqlite3.Connection, number: int
     found = connection.execute(f"SELECT k, {executions.MARK} FROM executions WHERE run = ? AND how IS NULL", (number,))
     for k, text, shared in found:
         mark = executions.note_if_readable(text, shared)
+        if k != keep and mark.get("keeper") == SLURM and clusters.may_live(context, name, k):
+            raise InUse(
+                f"execution {name}/{k} may be at work on the cluster: wait for its end, or end it, and try again",
+                {"run_id": name, "k": k},
+            )
         pid, start, boot = mark.get("pid"), mark.get("start_time"), mark.get("boot")
         if k == keep or not (isinstance(pid, int) and isinstance(start, int) and isinstance(boot, str)):
             continue

@@ -10,16 +10,18 @@ from typing import Any
 
 from wfctl.core.admission import PASSED, Verdict
 from wfctl.core.instants import from_micros
-from wfctl.core.model import ScheduleDefinition, Status
+from wfctl.core.model import LOCAL, ScheduleDefinition, Status
 from wfctl.core.simulation import Change, Course, Leg, Ongoing, Plan, Simulation, Subject, simulate, tally
 from wfctl.core.trigger import resolve_max_run
 from wfctl.errors import InvalidArgument
 from wfctl.operations import schedules as schedule_operations
+from wfctl.operations.clusters import rooms_of
 from wfctl.operations.context import Context
 from wfctl.operations.estimates import Estimates, Rule, rule_of
 from wfctl.operations.views import SimulatedView, SimulationView
 from wfctl.store.ledger import definitions, past, runs, schedules, timeline
 from wfctl.store.ledger.definitions import DefinitionRow, RevisionRow
+from wfctl.store.ledger.rows import UnreadableRow
 from wfctl.store.ledger.schedules import ScheduleRow
 
 LONGEST = timedelta(days=400)
@@ -64,7 +66,10 @@ def forecast(
     with context.ledger.reading() as connection:
         found = {row.id: row for row in schedules.list_all(connection) if row.deleted_at is None and row.diagnostic is None}
         current = {name: context.schedule(row.number, row.revision)[0] for name, row in found.items()}
-        subjects = [_subject(name, row, replaced.get(name), current[name], now) for name, row in found.items()]
+        subjects = [
+            replace(_subject(name, row, replaced.get(name), current[name], now), executor=_executor(context, row))
+            for name, row in found.items()
+        ]
         subjects += [
             Subject(schedule_id=name, definition=definition, anchor=now.replace(microsecond=0), floor=now)
             for name, definition in replaced.items()
@@ -80,11 +85,19 @@ def forecast(
             until=until,
             slots=slots,
             courses=lambda name, instant, at: estimates.course(name, instant),
+            others={name: max(limit, slots) for name, limit in rooms_of(context).items()},
             ongoing=_ongoing(connection, {row.number: name for name, row in found.items()}, estimates, now),
             downtime=downtime,
             next_run=runs.next_number(connection),
         )
         return Forecast(plan, simulate(plan), estimates, numbers)
+
+
+def _executor(context: Context, row: ScheduleRow) -> str:
+    try:
+        return context.deployment(row.deployment, row.deployment_revision)[0].executor
+    except UnreadableRow:
+        return LOCAL
 
 
 def _number(found: Mapping[str, ScheduleRow], name: str) -> int | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from wfctl.slurm.process import TookTooLong, run
 from wfctl.value import Value
 
 PATIENCE_S = 60.0  #: for any command; a controller that is away makes each take nine seconds
@@ -162,22 +162,14 @@ class Slurm:
     def _run(self, command: str, arguments: Sequence[str], **more: str) -> str:
         path = self.place / command
         try:
-            done = subprocess.run(
-                [str(path), *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env=self._environment | more,
-                cwd="/",
-                timeout=PATIENCE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
+            status, output, errors = run(str(path), arguments, self._environment | more, PATIENCE_S)
+        except TookTooLong as error:
             raise Unreachable(f"{command} did not answer within {PATIENCE_S:g} s") from error
         except OSError as error:
             raise Unreachable(f"{path} cannot be run: {error.strerror}") from error
-        if done.returncode == 0:
-            return done.stdout.decode("utf-8", "replace")
-        said = _short(done.stderr.decode("utf-8", "replace")) or f"{command} ended with {done.returncode}"
+        if status == 0:
+            return output.decode("utf-8", "replace")
+        said = _short(errors.decode("utf-8", "replace")) or f"{command} ended with {status}"
         raise (Unreachable if _NOBODY_ANSWERED.search(said) else Rejected)(said)
 
 

@@ -3,7 +3,7 @@
 Below it each store has a directory of its own, named by its id, and there each run one that mirrors `runs/ID`:
 
     FOLDER/STORE-ID/run-000001/       input.json files/ work/ stdout.log stderr.log
-                           …/1/       claim stop job.json end slurm slurm.log, and what the job leaves: output, checkpoint …
+                           …/1/       claim stop request end slurm slurm.log, and what the job leaves: output, checkpoint …
 
 `claim` is made with O_EXCL, by the job before it runs the program, or by the executor to keep that from ever happening:
 whoever comes first has decided. `stop` is there from the beginning, so that a node finds what is written to it later without
@@ -26,7 +26,7 @@ from wfctl.keeper.protocol import Ended, Refused, RefusedAt
 from wfctl.store.disk import CREATE, DIRECTORY_MODE, FILE_MODE, write_all
 from wfctl.value import Value
 
-CLAIM, STOP, END, WORD, REQUEST, SAID = "claim", "stop", "end", "slurm", "job.json", "slurm.log"
+CLAIM, STOP, END, WORD, REQUEST, SAID = "claim", "stop", "end", "slurm", "request", "slurm.log"
 LARGEST = 1 << 20  #: bytes that are read of any of these
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TAIL = 600

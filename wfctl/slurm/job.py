@@ -15,24 +15,30 @@ Arguments: the directory of the execution on the shared folder, its run, and k; 
 # ruff: noqa: PTH104, PTH108, PTH208
 
 import errno
-import json
 import os
 import resource
-import signal
-import socket
 import sys
 import time
+
+try:
+    import _signal as signal  # type: ignore[import-not-found] # `signal`, `json`, `socket` would take half of the start
+except ImportError:
+    import signal
 
 LOOK_S = 3.0  # how often the letter box is looked at
 GROUP_LOOK_S = 0.05
 MARK_BYTES = 4096
 OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 LEFT_BY_THE_JOB = ("output", "checkpoint", "interrupt")
-PASSED_ON = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
-KEPT_BACK = ("SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV")  # they would keep `srun` within the job from passing the environment on
+PASSED_ON = (b"CUDA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES", b"ZE_AFFINITY_MASK", b"GPU_DEVICE_ORDINAL")
+KEPT_BACK = (
+    b"SLURM_EXPORT_ENV",
+    b"SLURM_GET_USER_ENV",
+)  # they would keep `srun` within the job from passing the environment on
 TO_ALL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # Slurm sends these to the whole group
 TO_US = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU)  # these, where asked for, to the batch script alone
 WAITED_FOR = {signal.SIGCHLD, *TO_ALL, *TO_US}
+NAMES = {getattr(signal, name): name for name in dir(signal) if name.startswith("SIG") and "_" not in name}
 
 
 class Refused(Exception):
@@ -88,7 +94,7 @@ def now_us() -> int:
 
 
 def node() -> str:
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 def say(text: str) -> None:
@@ -107,7 +113,7 @@ def claim(directory: str) -> int:
         return 0
     at = now_us()
     mark = {"by": "job", "job": os.environ.get("SLURM_JOB_ID"), "node": node(), "at": at}
-    os.write(descriptor, json.dumps(mark).encode("ascii") + b"\n")
+    os.write(descriptor, as_json(mark) + b"\n")
     os.fsync(descriptor)
     os.close(descriptor)
     sync_directory(directory)
@@ -142,20 +148,31 @@ def acknowledge(directory: str) -> None:
 # The program -----------------------------------------------------------------------------------------------------------
 
 
-def read_request(directory: str) -> "dict[str, object]":
+class Request:
+    """What is to be run: texts that end with a NUL each, as neither an argument nor a path may hold one."""
+
+    def __init__(self, content: bytes) -> None:
+        parts = content.split(b"\0")[:-1]
+        self.cwd, self.stdout, self.stderr = parts[:3]
+        self.umask, arguments = int(parts[3]), int(parts[4])
+        self.argv = parts[5 : 5 + arguments]
+        self.environment = dict(each.partition(b"=")[::2] for each in parts[5 + arguments :])
+
+
+def read_request(directory: str) -> Request:
     """Read what is to be run, and remove it: it holds the values of environment files, which are recorded nowhere."""
-    path = directory + "/job.json"
+    path = directory + "/request"
     with open(os.open(path, os.O_RDONLY | OPEN), "rb") as file:
-        request = json.loads(file.read().decode("ascii"))
+        content = file.read()
     os.unlink(path)
-    return request  # type: ignore[no-any-return]
+    return Request(content)
 
 
-def start(request: "dict[str, object]", started_us: int) -> Execution:
+def start(request: Request, started_us: int) -> Execution:
     """Start the program. Raise Refused."""
     what = "output"
     try:
-        output, errors = open_output(str(request["stdout"])), open_output(str(request["stderr"]))
+        output, errors = open_output(request.stdout), open_output(request.stderr)
         given = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         reading, writing = os.pipe()  # not inherited beyond exec
         what = "fork"
@@ -175,23 +192,23 @@ def start(request: "dict[str, object]", started_us: int) -> Execution:
     return Execution(pid, started_us)
 
 
-def execute(request: "dict[str, object]", descriptors: "tuple[int, int, int]", writing: int) -> None:
+def execute(request: Request, descriptors: "tuple[int, int, int]", writing: int) -> None:
     """In the child: become the program, or tell why not, and end."""
     what = "program"
     try:
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        for each in range(1, signal.NSIG):
+        for each in NAMES:
             if each not in (signal.SIGKILL, signal.SIGSTOP):
                 try:
                     signal.signal(each, signal.SIG_DFL)
                 except (OSError, ValueError):
                     pass
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.umask(int(str(request["umask"])))
+        os.umask(request.umask)
         what = "cwd"
-        os.chdir(str(request["cwd"]).encode("utf-8", "surrogateescape"))
+        os.chdir(request.cwd)
         what = "program"
         become(request)
     except OSError as error:
@@ -205,10 +222,9 @@ def tell(writing: int, number: int, what: str) -> None:
     os.write(writing, f"{number} {what}".encode("ascii"))
 
 
-def become(request: "dict[str, object]") -> None:
+def become(request: Request) -> None:
     """Execute the program, looked for on this node. Raise OSError."""
-    argv = [raw(each) for each in request["argv"]]  # type: ignore[attr-defined]
-    environment = {raw(name): raw(value) for name, value in environment_of(request).items()}
+    argv, environment = request.argv, environment_of(request)
     places = [b""] if b"/" in argv[0] else [each for each in environment.get(b"PATH", b"").split(b":") if each[:1] == b"/"]
     failed = OSError(errno.ENOENT, "not there")
     for place in places:
@@ -222,25 +238,21 @@ def become(request: "dict[str, object]") -> None:
     raise failed
 
 
-def environment_of(request: "dict[str, object]") -> "dict[str, str]":
+def environment_of(request: Request) -> "dict[bytes, bytes]":
     """Return what the request says, over what a program needs to know of its allocation."""
     found = {
         name: value
-        for name, value in os.environ.items()
-        if (name.startswith("SLURM") and name not in KEPT_BACK) or name in PASSED_ON
+        for name, value in os.environb.items()
+        if (name.startswith(b"SLURM") and name not in KEPT_BACK) or name in PASSED_ON
     }
-    found.update(request["environment"])  # type: ignore[call-overload]
+    found.update(request.environment)
     return found
 
 
-def raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def open_output(path: str) -> int:
+def open_output(path: bytes) -> int:
     """Open a stream's file to append, made 0600 if need be; a link, fifo or device there is refused."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | OPEN
-    descriptor = os.open(raw(path), flags, 0o600)
+    descriptor = os.open(path, flags, 0o600)
     if (os.fstat(descriptor).st_mode & 0o170000) != 0o100000:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "no regular file")
@@ -267,7 +279,7 @@ def wait(execution: Execution, directory: str) -> None:
         told = signal.sigtimedwait(WAITED_FOR, max(0.0, pause))
         if told is not None and told.si_signo != signal.SIGCHLD and not is_of_group(told.si_pid):
             look_at = 0.0
-            execution.heard.append(signal.Signals(told.si_signo).name)
+            execution.heard.append(NAMES.get(told.si_signo, str(told.si_signo)))
             if told.si_signo in TO_US:
                 os.kill(execution.pid, told.si_signo)
         execution.reap()
@@ -327,11 +339,27 @@ def write_end(directory: str, end: "dict[str, object]") -> None:
         sync_file(directory + "/" + name)
     part = directory + "/.end"
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN, 0o600)
-    os.write(descriptor, json.dumps(end).encode("ascii") + b"\n")
+    os.write(descriptor, as_json(end) + b"\n")
     os.fsync(descriptor)
     os.close(descriptor)
     os.rename(part, directory + "/end")
     sync_directory(directory)
+
+
+def as_json(value: object) -> bytes:
+    """Return a table of texts, whole numbers, truths, lists of texts and nothings as JSON."""
+    if isinstance(value, dict):
+        return b"{" + b", ".join(as_json(key) + b": " + as_json(each) for key, each in value.items()) + b"}"
+    if isinstance(value, list):
+        return b"[" + b", ".join(map(as_json, value)) + b"]"
+    if isinstance(value, str):
+        plain = value.encode("ascii", "replace").replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+        return b'"' + bytes(each for each in plain if each >= 32) + b'"'
+    if value is None:
+        return b"null"
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    return str(value).encode("ascii")
 
 
 def sync_file(path: str) -> None:
@@ -404,7 +432,7 @@ def probe(path: str) -> int:
     seen = {"token": token, "node": node(), "python": ".".join(map(str, sys.version_info[:3])), "user": os.geteuid()}
     part = path + ".part"
     with open(part, "wb") as out:
-        out.write(json.dumps(seen).encode("ascii"))
+        out.write(as_json(seen))
         out.flush()
         os.fsync(out.fileno())
     os.rename(part, path + ".seen")

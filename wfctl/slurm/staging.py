@@ -48,25 +48,24 @@ def bring(folder: Folder, request: LaunchRequest) -> bool:
     for name in _BROUGHT:
         _copy(own / name, place / name)
     os.close(os.open(place / STOP, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
-    text = json.dumps(_told(request, own.parent, mirror))
-    write_whole(place / REQUEST, text.encode("ascii"), is_durable=False)
+    write_whole(place / REQUEST, told(request, own.parent, mirror), is_durable=False)
     return True
 
 
-def _told(request: LaunchRequest, own: Path, mirror: Path) -> dict[str, object]:
-    """Return what the node is told to run."""
+def told(request: LaunchRequest, own: Path, mirror: Path) -> bytes:
+    """Return what the node is told to run: texts that end with a NUL each, as `job.py` reads them.
+
+    A NUL within one, which no system would take, is left to be refused there: as a program of no name.
+    """
     environment = dict(request.environment)
     environment |= {name: _mirrored(environment[name], own, mirror) for name in _MIRRORED if name in environment}
-    return {
-        "run": request.run,
-        "k": request.k,
-        "argv": list(request.argv),
-        "environment": environment,
-        "cwd": _mirrored(request.cwd, own, mirror),
-        "umask": request.umask,
-        "stdout": _mirrored(request.stdout, own, mirror),
-        "stderr": _mirrored(request.stderr, own, mirror),
-    }
+    argv = list(request.argv)
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    if any("\0" in text for text in (*argv, *variables)):
+        argv, variables = [""], []
+    paths = [_mirrored(path, own, mirror) for path in (request.cwd, request.stdout, request.stderr)]
+    texts = [*paths, str(request.umask), str(len(argv)), *argv, *variables]
+    return b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in texts)
 
 
 def _mirrored(path: str, own: Path, mirror: Path) -> str:
