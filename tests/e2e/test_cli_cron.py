@@ -311,10 +311,10 @@ def test_drift_of_a_revision_that_keeps_no_record(stored: Line) -> None:  # of a
     connection = sqlite3.connect(stored.root / "ledger.db")
     number = "(SELECT number FROM definitions WHERE kind = 1 AND id = '{}')"
     with connection:
-        connection.execute(
-            f"UPDATE revisions SET calendar = NULL, tz_database = '1999a' WHERE definition = {number.format('old')}"
-        )
-        connection.execute(f"UPDATE revisions SET calendar = 5 WHERE definition = {number.format('damaged')}")
+        old, damaged = number.format("old"), number.format("damaged")
+        connection.execute(f"UPDATE revisions SET tz_database = '1999a' WHERE definition = {old}")
+        connection.execute(f"DELETE FROM foreseen WHERE definition = {old}")
+        connection.execute(f"UPDATE foreseen SET calendar = 5 WHERE definition = {damaged}")
     connection.close()
     done = stored.ok("schedule", "lint", "--drift")
     damaged, old = (row for row in done.out.splitlines() if not row.startswith(" "))
