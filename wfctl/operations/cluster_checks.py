@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wfctl.core.model import SlurmNeeds
@@ -26,10 +27,10 @@ class ClusterCheck(Value):
     fix: str | None = None
 
 
-def check_cluster(slurm: SlurmSettings, store_id: str, needs: SlurmNeeds) -> Iterator[ClusterCheck]:
+def check_cluster(slurm: SlurmSettings, store_id: str, home: Path, needs: SlurmNeeds) -> Iterator[ClusterCheck]:
     """Look at everything that a run with these needs stands on; the last is a small job. Nothing is raised.
 
-    What cannot be looked at, because something before it is not there, is left out.
+    `home`: where the runs of the store lie. What cannot be looked at, because something before it is not there, is left out.
     """
     from wfctl.slurm.commands import Slurm, Unreachable
 
@@ -57,16 +58,16 @@ def check_cluster(slurm: SlurmSettings, store_id: str, needs: SlurmNeeds) -> Ite
     nodes = f"{partition.nodes} node{'' if partition.nodes == 1 else 's'}"
     default = "" if needs.partition else ", the default"
     yield ClusterCheck(name="partition", ok=partition.is_up, detail=f"{name}{default}, {state}, {nodes}", fix="sinfo")
-    yield _check_folder(slurm, store_id, needs, commands)
+    yield _check_folder(slurm, store_id, home, needs, commands)
 
 
-def _check_folder(slurm: SlurmSettings, store_id: str, needs: SlurmNeeds, commands: Slurm) -> ClusterCheck:
+def _check_folder(slurm: SlurmSettings, store_id: str, home: Path, needs: SlurmNeeds, commands: Slurm) -> ClusterCheck:
     from wfctl.slurm.commands import Unreachable
     from wfctl.slurm.executor import put_script
     from wfctl.slurm.folder import Folder, FolderProblem
     from wfctl.slurm.probing import Probes
 
-    folder, name = Folder(slurm.shared, store_id), "shared folder"
+    folder, name = Folder(slurm.shared, store_id, home), "shared folder"
     try:
         folder.prepare()
         probes = Probes(commands, folder, store_id, lambda: put_script(folder, slurm.python), slurm.python)

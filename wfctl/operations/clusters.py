@@ -108,9 +108,9 @@ def recall(context: Context, slurm: SlurmSettings, patience_s: float = PATIENCE_
     with context.ledger.reading() as connection:
         following = runs.next_number(connection)
         unfinished = {run.number for run in runs.unfinished(connection)}
-    root, own = slurm.shared / context.ledger.store_id, context.layout.runs
+    store_id, own = context.ledger.store_id, context.layout.runs
     try:
-        found = _patiently(lambda: _recall(root, own, following, unfinished), patience_s)
+        found = _patiently(lambda: _recall(slurm.shared, store_id, own, following, unfinished), patience_s)
     except OSError as error:
         return f"the shared folder {slurm.shared} cannot be read: {error.strerror}"
     if found is None:
@@ -123,10 +123,13 @@ def recall(context: Context, slurm: SlurmSettings, patience_s: float = PATIENCE_
     return None
 
 
-def _recall(root: Path, own: Path, following: int, unfinished: set[int]) -> list[str]:
-    from wfctl.slurm.folder import make_directory, write_whole
+def _recall(shared: Path, store_id: str, own: Path, following: int, unfinished: set[int]) -> list[str]:
+    from wfctl.slurm.folder import Folder, make_directory, write_whole
 
-    recalled = []
+    folder, recalled = Folder(shared, store_id, own), list[str]()
+    if not folder.check():
+        return []
+    root = folder.root
     for number, name in runs_in(root):
         if number >= following and not (own / name).exists():
             make_directory(own / name)
@@ -195,22 +198,28 @@ def remove(root: Path, names: Sequence[str]) -> None:
 
 
 def _patiently(work: Callable[[], _T], patience_s: float) -> _T | None:
-    """Do something in a thread; None where it takes longer, and goes on alone. Raise what it raises."""
-    done: dict[str, _T] = {}
+    """Do something in a thread; None where it takes longer, and goes on alone, or where another does still. Raise OSError."""
+    if any(thread.is_alive() for thread in _waiting):
+        return None
+    done: list[_T] = []
     failed: list[OSError] = []
 
     def run() -> None:
         try:
-            done["result"] = work()
+            done.append(work())
         except OSError as error:
             failed.append(error)
 
     thread = threading.Thread(target=run, name="shared-folder", daemon=True)
     thread.start()
     thread.join(patience_s)
+    _waiting[:] = [thread] if thread.is_alive() else []
     if failed:
         raise failed[0]
-    return done.get("result")
+    return done[0] if done else None
+
+
+_waiting: list[threading.Thread] = []  #: for a folder that does not answer
 
 
 def rooms_of(context: Context) -> dict[str, int]:

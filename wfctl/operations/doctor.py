@@ -261,7 +261,7 @@ def _of_clusters(store: Store, environ: Mapping[str, str]) -> Iterator[DoctorChe
             return
         said: set[tuple[str, str]] = set()
         for _, needs in list(needed.values())[:_MOST_PLACES] or [("", SlurmNeeds())]:
-            for each in check_cluster(slurm, context.ledger.store_id, needs):
+            for each in check_cluster(slurm, context.ledger.store_id, context.layout.runs, needs):
                 if (each.name, each.detail) not in said:
                     said.add((each.name, each.detail))
                     yield check(each.name, each.ok, each.detail, each.fix)

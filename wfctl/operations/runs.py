@@ -81,7 +81,7 @@ def checks_of(context: Context, deployment_id: str, bound: Mapping[str, Any]) ->
     ]
     slurm = clusters.settings_of(context).slurm
     if definition.slurm is not None and slurm is not None:
-        found = check_cluster(slurm, context.ledger.store_id, definition.slurm)
+        found = check_cluster(slurm, context.ledger.store_id, context.layout.runs, definition.slurm)
         checks += [CheckView(name=each.name, ok=each.ok, detail=each.detail) for each in found]
     return checks
 

@@ -66,7 +66,7 @@ class SlurmExecutor:
         self.settings = settings
         self._store_id = store_id
         self._runs = runs
-        self.folder = Folder(settings.shared, store_id)
+        self.folder = Folder(settings.shared, store_id, runs)
         self.slurm = Slurm(settings.bin, environ, conf=settings.conf)
         self._state = State()
         self._pool = Pool(threads, "slurm")

@@ -26,7 +26,7 @@ from wfctl.keeper.protocol import Ended, Refused, RefusedAt
 from wfctl.store.disk import CREATE, DIRECTORY_MODE, FILE_MODE, write_all
 from wfctl.value import Value
 
-CLAIM, STOP, END, WORD, REQUEST, SAID = "claim", "stop", "end", "slurm", "request", "slurm.log"
+CLAIM, STOP, END, WORD, REQUEST, SAID, TOKEN = "claim", "stop", "end", "slurm", "request", "slurm.log", "token"
 LARGEST = 1 << 20  #: bytes that are read of any of these
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TAIL = 600
@@ -57,14 +57,20 @@ class End(Value):
 
 
 class Folder:
-    """The part of the shared folder that belongs to one store. Not for the driver's thread: a network may not answer."""
+    """The part of the shared folder that belongs to one store. Not for the driver's thread: a network may not answer.
 
-    def __init__(self, shared: Path, store_id: str) -> None:
+    Where its file system is not mounted, an empty directory stands in its place; to take what lies there for the truth would be
+    to launch again what is at work. So a token lies in the folder and at home, and without it nothing is made or concluded.
+    """
+
+    def __init__(self, shared: Path, store_id: str, home: Path) -> None:
+        """`home`: the directory of this machine where the token is kept: that of the store's runs."""
         self.shared = shared
         self.root = shared / store_id
+        self._token = home / ".slurm"
 
     def prepare(self) -> None:
-        """Make the store's own directory. Raise FolderProblem where it is not safe, or not there."""
+        """Make the store's own directory. Raise FolderProblem where it is not safe, not there, or not the one it was."""
         try:
             status = self.shared.stat()
             if not stat.S_ISDIR(status.st_mode):
@@ -80,6 +86,48 @@ class Folder:
             raise FolderProblem(f"{error.filename or self.shared}: {error.strerror}") from error
         if own.st_uid != os.geteuid():
             raise FolderProblem(f"{self.root} belongs to uid {own.st_uid}, not to the store's owner")
+        self._know()
+
+    def _know(self) -> None:
+        """Hold the token of the folder against that of this machine; where one has none yet, it takes the other's."""
+        try:
+            mine, its = read_table(self._token) or {}, read_table(self.root / TOKEN) or {}
+            known = mine.get(str(self.shared))
+            if its.get("token") is None and known is None:
+                its = {"token": os.urandom(16).hex()}
+                write_whole(self.root / TOKEN, json.dumps(its).encode() + b"\n")
+            elif its.get("token") is None:
+                with contextlib.suppress(OSError):
+                    self.root.rmdir()  # made a moment ago, in the wrong place
+                raise FolderProblem(
+                    f"{self.shared} is not the folder it was: its file system seems not to be mounted; if it was replaced for"
+                    f" good, remove {self._token}"
+                )
+            if known != its["token"]:
+                write_whole(self._token, json.dumps({**mine, str(self.shared): its["token"]}).encode() + b"\n")
+        except OSError as error:
+            raise FolderProblem(f"{error.filename or self.root}: {error.strerror}") from error
+
+    def check(self) -> bool:
+        """Tell whether there is anything of this store. Raise OSError where there was, and is not now."""
+        if read_table(self.root / TOKEN) is not None:
+            return True
+        if str(self.shared) in (read_table(self._token) or {}):
+            os.close(self.opened())
+        return False
+
+    def opened(self) -> int:
+        """Return a descriptor of the store's own directory. Raise OSError where that is not the one it was."""
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.stat(TOKEN, dir_fd=descriptor)
+        except FileNotFoundError:
+            os.close(descriptor)
+            raise OSError(errno.ENOENT, "its token is not there: it is not mounted, or was emptied", str(self.root)) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def run(self, run: str) -> Path:
         """Return the directory of a run."""
@@ -94,13 +142,17 @@ class Folder:
     def fence(self, run: str, k: int) -> Claim:
         """Keep an execution from ever being run, unless its job came first; return who owns it. Raise OSError."""
         place = self.execution(run, k)
-        for path in (self.root, place.parent, place):
-            make_directory(path)
         mark = json.dumps({"by": "executor", "at": time.time_ns() // 1000}).encode() + b"\n"
+        root = self.opened()  # everything by it: a file system that goes meanwhile leaves nothing half concluded
         try:
-            descriptor = os.open(place / CLAIM, CREATE, FILE_MODE)
+            for name in (run, f"{run}/{k}"):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, DIRECTORY_MODE, dir_fd=root)
+            descriptor = os.open(f"{run}/{k}/{CLAIM}", CREATE, FILE_MODE, dir_fd=root)
         except FileExistsError:
             return self.claim(run, k) or Claim(is_ours=False, job=None, node=None, at_us=None, has_heard=False)
+        finally:
+            os.close(root)
         try:
             write_all(descriptor, mark)
             os.fsync(descriptor)

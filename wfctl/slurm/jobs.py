@@ -41,6 +41,7 @@ class Job:
     request: LaunchRequest | None = None  #: until it is submitted
     sent_at: float = 0.0  #: what a listing begun later does not know, the controller does not know
     line: JobLine | None = None  #: what the controller said last
+    noted: tuple[str, str] | None = None  #: what of that was written down: state and reason
     started: Started | None = None
     is_reported: bool = False  #: that it started
     is_asked: bool = False  #: the driver has asked for a stop

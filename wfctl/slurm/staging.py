@@ -37,6 +37,7 @@ def bring(folder: Folder, request: LaunchRequest) -> bool:
     """
     own, place = Path(request.directory), folder.execution(request.run, request.k)
     mirror = place.parent
+    os.close(folder.opened())
     for path in (mirror, mirror / "work", mirror / "files", place):
         make_directory(path)
     if (place / CLAIM).exists():
@@ -48,8 +49,19 @@ def bring(folder: Folder, request: LaunchRequest) -> bool:
     for name in _BROUGHT:
         _copy(own / name, place / name)
     os.close(os.open(place / STOP, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
-    write_whole(place / REQUEST, told(request, own.parent, mirror), is_durable=False)
+    _put(place / REQUEST, told(request, own.parent, mirror))
     return True
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file that nobody reads yet, in place of what is there. Raise OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    descriptor = os.open(path, CREATE, FILE_MODE)
+    try:
+        write_all(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def told(request: LaunchRequest, own: Path, mirror: Path) -> bytes:
@@ -96,7 +108,7 @@ def _copy(source: Path, target: Path, *, mode: int = FILE_MODE, most: int | None
         part = target.with_name(f".{target.name}.part")
         with contextlib.suppress(FileNotFoundError):
             part.unlink()
-        with open(os.open(part, CREATE, 0o600), "wb") as new:
+        with open(os.open(part, CREATE, FILE_MODE), "wb") as new:
             if most is None:
                 shutil.copyfileobj(old, new, 1 << 20)
             else:
@@ -104,7 +116,8 @@ def _copy(source: Path, target: Path, *, mode: int = FILE_MODE, most: int | None
             new.flush()
             if is_durable:
                 os.fsync(new.fileno())
-            os.fchmod(new.fileno(), mode)
+            if mode != FILE_MODE:
+                os.fchmod(new.fileno(), mode)
         part.rename(target)
     return True
 
@@ -148,15 +161,17 @@ def record(outcome: Ended | Refused, own: Path) -> None:
         os.close(descriptor)
 
 
-def write_word(folder: Folder, run: str, k: int, word: Mapping[str, object], own: Path, *, is_last: bool = True) -> None:
+def write_word(
+    folder: Folder, run: str, k: int, word: Mapping[str, object], own: Path, *, is_last: bool = True, is_durable: bool = False
+) -> None:
     """Write Slurm's own word into `runs/ID/k`, and its last one beside the exit record. Raise OSError.
 
-    What it says of an end stands nowhere else once Slurm has forgotten it, so that is durable.
+    `is_durable`: what it says of an end stands nowhere else once Slurm has forgotten it.
     """
     content = json.dumps(word, ensure_ascii=False, indent=2).encode() + b"\n"
     if is_last and folder.execution(run, k).is_dir():
         write_whole(folder.execution(run, k) / WORD, content, is_durable=False)
-    write_whole(own / WORD, content, is_durable=is_last)
+    write_whole(own / WORD, content, is_durable=is_durable)
 
 
 class LogCarrier:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from wfctl.core.instants import from_micros
 from wfctl.core.model import SlurmNeeds
@@ -341,9 +341,11 @@ class Tasks:
         if own.is_dir():
             word: dict[str, Any] = {} if evidence is None else word_of(evidence)
             try:
-                write_word(self._folder, job.run, job.k, {**word, "verdict": told(outcome)}, own)
-                if not isinstance(outcome, NotLaunched) and _fits_a_record(outcome):
-                    record(outcome, own)
+                plain = outcome if _fits_a_record(outcome) else None
+                verdict = {**word, "verdict": told(outcome)}
+                write_word(self._folder, job.run, job.k, verdict, own, is_durable=plain is None)
+                if plain is not None:
+                    record(plain, own)
             except OSError as error:
                 if not isinstance(outcome, (Ended, Refused)):
                     raise
@@ -375,8 +377,11 @@ def _started(job: Job, claim: Claim) -> Started:
     return Started(run=job.run, k=job.k, pid=number, start_time=0, boot_id=PLACE, at=at)
 
 
-def _fits_a_record(outcome: Ended | Refused) -> bool:
-    return outcome.cause is None and (isinstance(outcome, Ended) or outcome.what not in (RefusedAt.SUBMISSION, RefusedAt.NODE))
+def _fits_a_record(outcome: Outcome) -> TypeGuard[Ended | Refused]:
+    """Tell whether the exit record of a keeper can say it all."""
+    if isinstance(outcome, NotLaunched) or outcome.cause is not None:
+        return False
+    return isinstance(outcome, Ended) or outcome.what not in (RefusedAt.SUBMISSION, RefusedAt.NODE)
 
 
 def _words(error: OSError | FolderProblem) -> str:

@@ -186,7 +186,8 @@ class Watcher:
             return partial(self._tasks.settle_fenced, job, line, is_away=False)
         if line is None or line.is_over:
             return partial(self._tasks.settle, job, line)
-        is_news = job.line is None or (job.line.state, job.line.reason) != (line.state, line.reason)
+        says, said = (line.state, line.reason), None if job.line is None else (job.line.state, job.line.reason)
+        is_news = says == said != job.noted  # what it says in passing is not worth a file
         job.line = line
         if job.end_seen_at is not None and now() > job.end_seen_at + _LATE_S:
             return partial(self._tasks.settle, job, None)
@@ -196,4 +197,7 @@ class Watcher:
             job.decided.set()
         else:
             running.append(job)
-        return partial(self._tasks.note, job, line) if is_news else None
+        if is_news:
+            job.noted = says
+            return partial(self._tasks.note, job, line)
+        return None

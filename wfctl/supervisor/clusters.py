@@ -19,6 +19,8 @@ LOG = logging.getLogger("wfctl.supervisor")
 KINDS = ("slurm", "slurm-folder", "slurm-nodes")  #: of problems that keep runs from being admitted to a cluster
 _UNRECALLED = "slurm-recall"
 _SWEEP_EVERY_S = 600.0
+_RECALL_EVERY_S = 10.0
+_LITTLE_PATIENCE_S = 0.05  #: in the loop; at a start there is more
 _CHANGED = "slurm-settings"
 
 
@@ -32,6 +34,7 @@ class Clusters:
         self._slurm = settings().slurm  #: what the executor was made with
         self.executors: dict[str, Keeper] = clusters.executors_of(context, settings())
         self._paused = False
+        self._recall_at = 0.0
         self._names: list[tuple[int, str]] | None = None  #: found on the folder, to be held against the ledger
         self._sweep_at = context.clock.monotonic() + _SWEEP_EVERY_S
         self._is_recalled = self._slurm is None
@@ -56,8 +59,8 @@ class Clusters:
 
     def look(self) -> bool:
         """Take in how the clusters are; return whether admission to one of them opened or closed."""
-        if not self._is_recalled:
-            self.recall()
+        if not self._is_recalled and self._context.clock.monotonic() >= self._recall_at:
+            self.recall(patience_s=_LITTLE_PATIENCE_S)
         problems: Mapping[str, str] = getattr(self.executors[SLURM], "problems", {})
         for kind in KINDS:
             if kind in problems:
@@ -90,11 +93,12 @@ class Clusters:
         assert self._slurm is not None
         return self._slurm.shared / self._context.ledger.store_id
 
-    def recall(self) -> None:
+    def recall(self, patience_s: float = clusters.PATIENCE_S) -> None:
         """Bring home what only the shared folder knows, before anything is admitted to it (2.8)."""
         if self._slurm is None:
             return
-        wrong = clusters.recall(self._context, self._slurm)
+        self._recall_at = self._context.clock.monotonic() + _RECALL_EVERY_S
+        wrong = clusters.recall(self._context, self._slurm, patience_s)
         self._is_recalled = wrong is None
         if wrong is None:
             self._health.solved(_UNRECALLED)
