@@ -7,7 +7,7 @@ less to make. `dataclasses.fields`, `replace` and `is_dataclass` take it as one 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, dataclass_transform
+from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 
 def _refuse(message: str) -> NoReturn:
@@ -80,6 +80,13 @@ class Value:
         wrong += [f"was given {name} twice" for name in values if name in taken]
         wrong += [f"lacks {name}" for name in cls._names if name not in made]
         raise TypeError(f"{cls.__name__} {', '.join(wrong)}")
+
+    @classmethod
+    def of_all(cls, values: dict[str, Any]) -> Self:
+        """Return a value of all its fields by name, which nobody else changes; they are not checked: where many are made."""
+        value = cls.__new__(cls)
+        object.__setattr__(value, "__dict__", values)
+        return value
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:

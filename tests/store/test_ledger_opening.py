@@ -377,23 +377,7 @@ def test_2_5_executions_of_format_3_keep_their_marks(path: Path) -> None:
     fresh.executescript(_BEFORE_4)
     note = '{"boot":"b","since_ns":7,"keeper":"store","pid":8,"start_time":9}'
     rows = [
-        (
-            1,
-            1,
-            0,
-            1,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-        ),  # without a note, as no version leaves one
+        (1, 1, 0, 1, *[None] * 11),  # without a note, as no version leaves one
         (2, 1, 0, 1, 1, 10, 20, 0, None, 5, 6, 0, '{"errno":2}', '{"code":"cancelled"}', None),
         (2, 2, 1, 1, None, 30, None, None, None, None, None, None, None, None, note),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,3 +76,20 @@ def test_2_10_a_ledger_opened_anew_is_looked_after_likewise(ledger: Ledger, tmp_
     wait_for(lambda: has_moved(fresh, 2400), "the log is moved")
     found.close()
     fresh.close()
+
+
+def test_a_log_that_cannot_be_moved_stays_without_ado(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(connection: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("wfctl.store.ledger.checkpoints.move", full)
+    found = checkpoints_of(ledger)
+    found.look(is_quiet=True)
+    write(ledger, 1500)
+    with caplog.at_level(logging.DEBUG):
+        found.look(is_quiet=True)
+        wait_for(lambda: not found._worker.is_busy, "it was tried")
+    assert [(each.levelname, each.exc_info) for each in caplog.records] == [("DEBUG", None)]
+    found.close()

@@ -185,6 +185,7 @@ class _Step:
         "admit",
         "candidate",
         "facts",
+        "is_skip",
         "last_admission",
         "needs_preflight",
         "now",
@@ -195,6 +196,7 @@ class _Step:
 
     def __init__(self, facts: ScheduleFacts, now: datetime) -> None:
         self.facts = facts
+        self.is_skip = facts.definition.misfire is Misfire.SKIP
         self.now = now
         self.candidate = facts.candidate
         self.active = facts.active
@@ -218,7 +220,7 @@ class _Step:
             self.watermark = due.instants[-1]
         elif due.older:
             self.watermark = due.older.last
-        chosen = self._skip_missed(instants) if self._is_misfire_skip else self._coalesce(instants)
+        chosen = self._skip_missed(instants) if self.is_skip else self._coalesce(instants)
         self.waiting = sorted(chosen, reverse=True) if len(chosen) > 1 else chosen
 
     def _expire(self, held: Candidate) -> None:
@@ -251,6 +253,8 @@ class _Step:
                 self._settle_older(Status.COALESCED, {"code": "newer", "by": format_instant(self.facts.due.instants[-1])})
             return self._with_candidate([])
         newest = instants[-1]
+        if len(instants) == 1 and self.candidate is None and self.facts.due.older is None:
+            return [newest]
         reason: Reason = {"code": "newer", "by": format_instant(newest), **(self.facts.absence or {})}
         if self.candidate:
             # It stays in `self.candidate` until the newest is considered, which inherits from it if it must be held (5.6).
@@ -267,8 +271,9 @@ class _Step:
             self.settled.append(Settlement(instant=span.last, status=status, reason=reason, span=span, lateness=lateness))
 
     def _with_candidate(self, instants: Sequence[datetime]) -> list[datetime]:
-        held = [self.candidate.instant] if self.candidate and self.candidate.instant <= self.now else []
-        return [*held, *instants]
+        if self.candidate is None or self.candidate.instant > self.now:
+            return list(instants)
+        return [self.candidate.instant, *instants]
 
     # -- one consideration -----------------------------------------------------------------------------------------------
 
@@ -288,7 +293,7 @@ class _Step:
         elif room.free <= 0:
             whose = {} if room is capacity.local else {"executor": self.facts.executor}
             reason = {"code": "capacity", "limit": room.limit, **whose}
-            self._hold(instant, can_expire=self._is_misfire_skip, reason=reason)
+            self._hold(instant, can_expire=self.is_skip, reason=reason)
         elif self.facts.verdict and self.facts.verdict.reason:
             self._drop_held(instant)
             self._settle(instant, Status.PREFLIGHT_REJECTED, self.facts.verdict.reason)
@@ -296,13 +301,9 @@ class _Step:
             self.needs_preflight |= self.facts.verdict is None
             self._admit(instant, capacity, room)
 
-    @property
-    def _is_misfire_skip(self) -> bool:
-        return self.facts.definition.misfire is Misfire.SKIP
-
     def _without_overlap_room(self, instant: datetime) -> None:
         reason: Reason = {"code": "overlap", "runs": list(self.active), "limit": self.facts.definition.limit}
-        if not self._is_misfire_skip or self.facts.definition.overlap is Overlap.QUEUE:
+        if not self.is_skip or self.facts.definition.overlap is Overlap.QUEUE:
             self._hold(instant, can_expire=False, reason=reason)
         elif self._is_held(instant):  # stays held, whatever the policy has become since; its expiry is left as it is
             assert self.candidate
@@ -316,7 +317,7 @@ class _Step:
     def _hold(self, instant: datetime, *, can_expire: bool, reason: Reason) -> None:
         """Hold the instant; one already held is replaced, and what it had of first-held time and freedom is inherited (5.6)."""
         held = self.candidate
-        if held and held.instant != instant and self._is_misfire_skip:
+        if held and held.instant != instant and self.is_skip:
             self._settle(held.instant, Status.COALESCED, {"code": "newer", "by": format_instant(instant)})
         self.candidate = Candidate(
             instant=instant,
@@ -327,7 +328,8 @@ class _Step:
 
     def _admit(self, instant: datetime, capacity: _Capacity, room: _Room) -> None:
         number = capacity.take(room, self.facts.schedule_id, instant)
-        self._drop_held(instant)
+        if self.candidate is not None:
+            self._drop_held(instant)
         self._settle(instant, Status.ADMITTED, None, run=number)
         self.admit.append(instant)
         self.active = (*self.active, run_name(number))
@@ -335,7 +337,7 @@ class _Step:
 
     def _drop_held(self, instant: datetime) -> None:
         # Under misfire latest the candidate was coalesced into the newest; under skip only the candidate itself ends here.
-        if self._is_held(instant) or not self._is_misfire_skip:
+        if self._is_held(instant) or not self.is_skip:
             self.candidate = None
 
     def _lateness(self, instant: datetime) -> timedelta:
@@ -343,8 +345,11 @@ class _Step:
 
     def _settle(self, instant: datetime, status: Status, reason: Reason | None, *, run: int | None = None) -> None:
         late = self.now - instant
-        row = Settlement(instant=instant, status=status, reason=reason, span=None, lateness=late, run=run)
-        self.settled.append(row)
+        self.settled.append(
+            Settlement.of_all(
+                {"instant": instant, "status": status, "reason": reason, "span": None, "lateness": late, "run": run}
+            )
+        )
 
     def decision(self) -> Decision:
         return Decision(

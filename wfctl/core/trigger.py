@@ -37,7 +37,6 @@ _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
 generation = 0  #: grows when calendars made before are no more to be asked
 _NOTHING_DUE = DueInstants()
-_KEPT = 3  #: answers that a calendar remembers
 _FEW = 8  #: forward steps tried before a start is looked for backwards
 _KEYS = {"cron": ("expression", "timezone"), "interval": ("every",), "oneshot": ("at",)}
 _ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9][A-Za-z0-9_+-]*)*", re.ASCII)
@@ -353,7 +352,7 @@ def _expected_reading(expression: Expression) -> list[list[Any]]:
     ]
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _asker(text: str, zone: tzinfo) -> _Asker:
     return _Asker(_expression(text), zone)
 
@@ -441,21 +440,24 @@ class CronCalendar:
     Given `zone`, the trigger is read by that one instead of the zone of this machine that it names.
     """
 
-    __slots__ = ("_answers", "trigger", "zone")
+    __slots__ = ("_known", "trigger", "zone")
 
     def __init__(self, trigger: CronTrigger, zone: tzinfo | None = None) -> None:
         expression_of(trigger)
         self.trigger = trigger
         self.zone: tzinfo = zone or zone_of(trigger.timezone)
-        self._answers: tuple[tuple[datetime, datetime], ...] = ()  #: the last ones, each with what was asked
+        self._known: tuple[datetime, ...] = ()  #: up to three, each of them the answer to the one before it
 
     def next_after(self, instant: datetime) -> datetime:
-        for asked, answer in self._answers:  # from one round to the next the same steps are asked for
-            if asked == instant:
-                return answer
+        known = self._known  # from one round to the next the same steps are asked for
+        if known and known[0] == instant:
+            return known[1]
+        if len(known) == 3 and known[1] == instant:
+            return known[2]
         instant = aware_utc(instant)
         found = _next_of_cron(self.trigger.expression, self.zone, instant)
-        self._answers = (*self._answers[1 - _KEPT :], (instant, found))  # replaced as a whole: threads share it
+        is_next = known and known[-1] == instant
+        self._known = (*known[-2:], found) if is_next else (instant, found)  # replaced as a whole: threads share it
         return found
 
     def due(self, after: datetime, until: datetime, *, limit: int = NEWEST) -> DueInstants:
@@ -464,7 +466,7 @@ class CronCalendar:
         if first is None or first > until:
             return _NOTHING_DUE
         if self.next_after(first) > until:  # as nearly always
-            return DueInstants(instants=(first,), older=None)
+            return DueInstants.of_all({"instants": (first,), "older": None})
         few = self._forward(after, until, min(_FEW, limit) + 1)
         if len(few) <= min(_FEW, limit):
             return DueInstants(tuple(few))

@@ -57,11 +57,12 @@ class Known:
         """
         if self._generation != trigger.generation:
             self.forget()
-        self.executor(context, row)
+        known = self._deployments.get(row.deployment)
         found = self._schedules.get(row.number)
-        if found is not None and found[0] == row.revision and found[1] == row.deployment:
-            return found[2]
-        return self._read(context, row)
+        if known is None or found is None or found[:2] != (row.revision, row.deployment) or known[0] != row.deployment_revision:
+            self.executor(context, row)
+            return self._read(context, row)
+        return found[2]
 
     def executor(self, context: Context, row: DueRow) -> str:
         """Return who runs the commands of a schedule's deployment. Raise UnreadableRow as `rules` does."""

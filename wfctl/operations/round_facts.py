@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wfctl.core.admission import ScheduleFacts, Slots, Verdict
 from wfctl.core.instants import format_instant
-from wfctl.core.model import LOCAL, Json, Reason
+from wfctl.core.model import LOCAL, DueInstants, Json, Reason
 from wfctl.core.trigger import Calendar, CalendarError
 from wfctl.operations import consistency, upkeep
 from wfctl.operations.context import Context
@@ -25,6 +25,8 @@ from wfctl.store.ledger.schedules import ScheduleRow
 
 _CHUNK = 64  #: candidates waiting for capacity looked at beyond the free slots
 _ALL = 1 << 30
+_NOTHING_DUE = DueInstants()
+_NONE_PASSED: frozenset[datetime] = frozenset()
 _FAR = timedelta(minutes=5)  #: a schedule that needed attention that long ago is far behind
 _FEW = 8  #: so many of them are settled along with the others
 _PORTION, _PORTION_S = 16, 0.02  #: else so many at once, and no more once that long was taken to find out what they missed
@@ -188,26 +190,30 @@ def _gather_one(
     if rules is None or row.is_doubtful:
         gathered.broken.append((row.number, consistency.doubt(context, connection, row.number)))
         return
+    floor, passed = row.floor, _NONE_PASSED
     try:
         calendar = rules.calendar or rules.calendar_from(row.anchor)
-        due, passed = upkeep.due_of(connection, row, calendar, gathered.at)
+        if row.passing_until is not None:
+            due, passed = upkeep.due_of(connection, row, calendar, gathered.at)
+        else:
+            due = calendar.due(floor, gathered.at) if floor < gathered.at else _NOTHING_DUE
     except CalendarError as error:
         gathered.broken.append((row.number, upkeep.calendar_diagnostic(row.id, error)))
         return
     gathered.schedules[row.id] = Due(row, rules, calendar)
     gathered.facts.append(
         ScheduleFacts(
-            schedule_id=row.id,
-            definition=rules.definition,
-            floor=row.floor,
-            candidate=row.candidate,
-            due=due,
-            active=row.active,
-            last_admission=row.last_admission,
-            executor=executor,
-            passed=passed,
+            row.id,
+            rules.definition,
+            floor,
+            row.candidate,
+            due,
+            row.active,
+            row.last_admission,
+            executor,
+            passed,
             verdict=verdicts.get(subject_of(row)) if verdicts else None,
-            absence=_absence(plan, row.floor),
+            absence=None if plan.absent_until is None else _absence(plan, floor),
         )
     )
 

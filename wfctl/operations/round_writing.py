@@ -58,7 +58,7 @@ class Sheet:
         return replace(
             self,
             at=now,
-            runs=[run._replace(admitted_at=now) for run in self.runs],
+            runs=[runs.admitted_at(run, now) for run in self.runs],
             rows=[
                 (number, place, instant, status, revision, micros, micros - instant, run, reason, begin, count)
                 for number, place, instant, status, revision, _, _, run, reason, begin, count in self.rows
@@ -99,17 +99,19 @@ def _new_runs(gathered: Gathered, decided: Round) -> list[runs.NewRun]:
     for number, (name, instant) in enumerate(decided.admitted, gathered.next_run):
         row, rules, _ = gathered.schedules[name]
         new.append(
-            runs.NewRun(
-                number,
-                row.number,
-                instant,
-                row.revision,
-                row.deployment,
-                row.deployment_revision,
-                admitted_at=gathered.at,
-                max_run=runs.as_span(rules.max_run),
-                max_steps=rules.definition.max_steps,
-                input=None,
+            runs.NewRun.of_all(
+                {
+                    "number": number,
+                    "schedule": row.number,
+                    "instant": instant,
+                    "revision": row.revision,
+                    "deployment": row.deployment,
+                    "deployment_revision": row.deployment_revision,
+                    "admitted_at": gathered.at,
+                    "max_run": runs.as_span(rules.max_run),
+                    "max_steps": rules.definition.max_steps,
+                    "input": None,
+                }
             )
         )
     return new

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+from pathlib import Path
+
+from wfctl.errors import WfctlError
 from wfctl.operations.context import Context
 from wfctl.operations.worker import Worker
 from wfctl.store.ledger import Ledger, checkpoints
 
+LOG = logging.getLogger("wfctl.supervisor")
 _MANY = 1000  #: rows written since, for which a quiet moment is used
 _TOO_MANY = 4000  #: for which none is waited for
 
@@ -24,14 +30,21 @@ class Checkpoints:
         ledger = self._context.ledger
         if ledger is not self._ledger:
             checkpoints.leave(ledger.connection)
+            checkpoints.hold_more(ledger.connection)
             self._ledger, self._moved_at = ledger, 0
         written = ledger.connection.total_changes
         if written - self._moved_at < (_MANY if is_quiet else _TOO_MANY) or self._worker.is_busy:
             return
-        path = ledger.path
-        if self._worker.submit(lambda: checkpoints.move_beside(path)):
+        if self._worker.submit(partial(_move, ledger.path)):
             self._moved_at = written
 
     def close(self) -> None:
         """Do no more."""
         self._worker.close()
+
+
+def _move(path: Path) -> None:
+    try:
+        checkpoints.move_beside(path)
+    except WfctlError as error:  # it stays where it is, as safe as before; what is wrong, the loop will meet and say
+        LOG.debug("the ledger's log was not moved: %s", error.message, extra={"action": "log_not_moved"})

@@ -14,6 +14,7 @@ from pathlib import Path
 from wfctl.store.ledger.connection import open_beside, translated
 
 _AT_LAST = 32_768  #: pages of the log, 128 MiB, at which even an urgent commit moves them: nobody else has come to it
+_HELD_KIB = 16_384  #: SQLite's own 2 MiB are less than one such round writes
 _SPARE = 256  #: free pages that are kept: what is written next goes there
 _AT_ONCE = 64  #: pages given back in one transaction
 
@@ -21,6 +22,14 @@ _AT_ONCE = 64  #: pages given back in one transaction
 def leave(connection: sqlite3.Connection) -> None:
     """Have commits of this connection leave the log where it is: somebody else moves it in time."""
     connection.execute(f"PRAGMA wal_autocheckpoint = {_AT_LAST}")
+
+
+def hold_more(connection: sqlite3.Connection) -> None:
+    """Have a connection that writes all the time hold more pages: a round of many schedules touches as many of each index.
+
+    They are only taken where there is so much to hold.
+    """
+    connection.execute(f"PRAGMA cache_size = -{_HELD_KIB}")
 
 
 @contextlib.contextmanager

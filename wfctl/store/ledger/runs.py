@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
 from wfctl.core.json_text import dumps
@@ -21,7 +21,7 @@ _MICROSECOND = timedelta(microseconds=1)
 LAST_NUMBER = 2**62  #: above every run's
 
 
-class NewRun(NamedTuple):
+class NewRun(Value):
     """What an admission, or a start by hand, pins for good."""
 
     number: int
@@ -38,7 +38,7 @@ class NewRun(NamedTuple):
 
 def admitted_at(run: NewRun, at: datetime) -> NewRun:
     """Return a run as it is admitted at another time."""
-    return run._replace(admitted_at=at)
+    return NewRun.of_all({**vars(run), "admitted_at": at})
 
 
 class RunRow(Value):

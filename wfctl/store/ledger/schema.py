@@ -156,7 +156,8 @@ CREATE TABLE runs (
   input TEXT,                    -- NULL: the schedule revision's
   reason TEXT, output TEXT, output_k INTEGER, interrupt TEXT, stop TEXT, resume TEXT
 );
-CREATE UNIQUE INDEX runs_by_occurrence ON runs (schedule, instant) WHERE schedule IS NOT NULL;
+-- By the instant first: whatever comes due together is written side by side, not all over the index.
+CREATE UNIQUE INDEX runs_by_occurrence ON runs (instant, schedule) WHERE schedule IS NOT NULL;
 CREATE INDEX runs_by_schedule ON runs (schedule, number) WHERE schedule IS NOT NULL;
 CREATE INDEX runs_unfinished ON runs (schedule, number) WHERE status BETWEEN 11 AND 13;
 CREATE INDEX runs_rare ON runs (status, number) WHERE status >= 10;
@@ -246,5 +247,7 @@ INSERT INTO shorter SELECT definition, revision, recorded_at, actor, croniter, t
   begins FROM revisions ORDER BY definition, revision;
 DROP TABLE revisions;
 ALTER TABLE shorter RENAME TO revisions;
+DROP INDEX runs_by_occurrence;
+CREATE UNIQUE INDEX runs_by_occurrence ON runs (instant, schedule) WHERE schedule IS NOT NULL;
 """,
 }
