@@ -250,7 +250,7 @@ def collect(context: Context, rule: Rule, *, dry_run: bool = False) -> Sweep:
 
 
 def _in_pieces(context: Context, step: Callable[[], bool]) -> None:
-    """Do a piece after the other, each followed by as long a pause, until there are no more."""
+    """Do a piece after the other, each followed by a pause twice as long, until there are no more."""
     for number in itertools.count(1):
         begun = context.clock.monotonic()
         is_more = step()
@@ -258,7 +258,7 @@ def _in_pieces(context: Context, step: Callable[[], bool]) -> None:
             checkpoints.move(context.ledger.connection)
         if not is_more:
             return
-        pause(max(_LEAST_PAUSE_S, context.clock.monotonic() - begun))
+        pause(max(_LEAST_PAUSE_S, 2 * (context.clock.monotonic() - begun)))
 
 
 # By the supervisor --------------------------------------------------------------------------------------------------------

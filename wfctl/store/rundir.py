@@ -276,11 +276,14 @@ def remove_run(run: RunPaths) -> None:
     import shutil
 
     try:
-        for directory, names, _ in os.walk(run.root):  # a job may have taken its own rights away
-            for name in names:
-                if not (path := Path(directory, name)).is_symlink():
-                    path.chmod(DIRECTORY_MODE)
-        shutil.rmtree(run.root)
+        try:
+            shutil.rmtree(run.root)
+        except PermissionError:  # a job may have taken its own rights away
+            for directory, names, _ in os.walk(run.root):
+                for name in names:
+                    if not (path := Path(directory, name)).is_symlink():
+                        path.chmod(DIRECTORY_MODE)
+            shutil.rmtree(run.root)
     except FileNotFoundError:
         return
     except OSError as error:
