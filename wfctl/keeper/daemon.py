@@ -15,7 +15,7 @@ from wfctl.keeper.journal import Journal
 from wfctl.keeper.protocol import LOCK_NAME, PROTOCOL, SOCKET_NAME, KeeperHello, Origin
 from wfctl.keeper.recorder import Recorder
 from wfctl.keeper.server import KeeperServer
-from wfctl.keeper.spawn import UMASK
+from wfctl.keeper.starting import UMASK
 from wfctl.linux import boot_id, boottime_ns, set_process_name, set_subreaper
 
 _READY, _HELD = b"ready", b"held"

@@ -162,14 +162,9 @@ class KeeperServer:
 
     def _read(self, connection: Connection) -> None:
         lines = connection.read_lines()
-        # Signals wait until the batch is launched: each would cost an interrupted call.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))
-        try:
+        with self._launcher.batch():
             for line in lines:
                 self._answer(connection, line)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
-            os.chdir("/")  # launches left it elsewhere
 
     def _answer(self, connection: Connection, line: bytes) -> None:
         try:

@@ -1,8 +1,4 @@
-"""Launching one execution: its record reserved, its output opened, then `posix_spawn`, nothing in between (6.4, 6.9).
-
-Directory and umask are those of the process, so only one thread of it may launch. Both are set for each launch, which costs two
-system calls where a wrapper program would cost a second exec.
-"""
+"""Launching one execution: its record reserved, its output opened, then its process, nothing in between (6.4, 6.9)."""
 
 from __future__ import annotations
 
@@ -18,9 +14,9 @@ from dataclasses import dataclass
 from wfctl.core.instants import from_micros
 from wfctl.keeper.protocol import Ended, LaunchRequest, RefusedAt, Started
 from wfctl.keeper.records import reserve
-from wfctl.linux import Spawner, boot_id
+from wfctl.keeper.starting import DirectoryRefused, best_starter
+from wfctl.linux import boot_id
 
-UMASK = 0o077  #: of the keeper itself
 MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _OPEN_OUTPUT = os.O_WRONLY | os.O_APPEND | _OPEN
@@ -90,8 +86,12 @@ class Launcher:
         self._raises = self._soft != self._hard
         with contextlib.suppress(OSError, ValueError):
             self._set_files_limit(self._hard)
-        self._spawner = Spawner()
+        self._starter = best_starter()
         self._scores_zero = _oom_score() == 0
+
+    def batch(self) -> contextlib.AbstractContextManager[None]:
+        """Return the context in which to launch."""
+        return self._starter.batch()
 
     def launch(self, request: LaunchRequest) -> Execution:
         """Given a request, return its execution. Raise Refusal when the system says no.
@@ -109,11 +109,11 @@ class Launcher:
             if request.stdin is not None:
                 what = RefusedAt.INPUT
                 given = _open_regular(request.stdin, os.O_RDONLY | _OPEN)
-            what = RefusedAt.CWD
-            os.chdir(request.cwd)
             what = RefusedAt.PROGRAM
             at = time.time_ns() // 1000
-            pid = self._spawn(request, given, output, errors)
+            pid = self._start(request, (None if given < 0 else given, output, errors))
+        except DirectoryRefused as error:
+            raise Refusal(error.errno or errno.EIO, RefusedAt.CWD) from error
         except OSError as error:
             number = error.errno or errno.EIO
             if what is RefusedAt.PROGRAM and number in _FORK_FAILURES:
@@ -128,18 +128,16 @@ class Launcher:
         marks = tuple(request.environment.get(name, "") for name in MARKS)
         return Execution(request.run, request.k, pid, at, marks, request.directory)
 
-    def _spawn(self, request: LaunchRequest, given: int, output: int, errors: int) -> int:
-        stdin = None if given < 0 else given
-        self._spawner.redirect(output, errors, stdin=stdin)  # before the limit is lowered: their numbers may be beyond it
-        os.umask(request.umask & 0o777)
+    def _start(self, request: LaunchRequest, streams: tuple[int | None, int, int]) -> int:
         if self._raises:
             self._set_files_limit(self._soft)
         try:
-            pid = self._spawner.spawn(request.program, request.argv, request.environment)
+            pid = self._starter.start(
+                request.program, request.argv, request.environment, cwd=request.cwd, umask=request.umask, streams=streams
+            )
         finally:
             if self._raises:
                 self._set_files_limit(self._hard)
-            os.umask(UMASK)
         if not self._scores_zero:
             _reset_oom_score(pid)
         return pid
