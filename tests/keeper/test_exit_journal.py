@@ -12,9 +12,7 @@ from wfctl.keeper import journal
 from wfctl.keeper.journal import JOURNAL_NAME, Journal, JournalFull, find, read_end
 from wfctl.keeper.protocol import Ended
 from wfctl.keeper.records import (
-    RECORD_NAME,
     RECORD_SIZE,
-    RESERVED_NAME,
     DamagedRecord,
     encode_record,
     read_record,
@@ -136,17 +134,6 @@ def test_a_batch_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("directory", ["/elsewhere/runs/run-000001/1", "{root}", "{root}/" + "a" * 200])
 def test_what_cannot_be_named_goes_to_its_own_file(tmp_path: Path, directory: str) -> None:
     assert Journal(tmp_path).place_of(directory.format(root=tmp_path)) is None
-
-
-def test_a_record_made_ahead_is_taken_once(tmp_path: Path) -> None:
-    (tmp_path / RESERVED_NAME).write_bytes(bytes(RECORD_SIZE))
-    inode = (tmp_path / RESERVED_NAME).stat().st_ino
-    reserve(tmp_path)
-    assert (tmp_path / RECORD_NAME).stat().st_ino == inode
-    (tmp_path / RESERVED_NAME).write_bytes(bytes(RECORD_SIZE))
-    with pytest.raises(FileExistsError):  # contract 6.10: whoever asks a second time finds it launched before
-        reserve(tmp_path)
-    assert (tmp_path / RECORD_NAME).stat().st_ino == inode
 
 
 def test_a_journal_that_is_no_file_is_refused(tmp_path: Path) -> None:

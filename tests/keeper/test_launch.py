@@ -5,16 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.keeper.conftest import RealStage
 from wfctl.keeper.client import KeeperClient
-from wfctl.keeper.protocol import Refused, RefusedAt
+from wfctl.keeper.protocol import LaunchRequest, Refused, RefusedAt
+from wfctl.keeper.records import RECORD_NAME, RECORD_SIZE
 from wfctl.linux import process_stat
 
 REPORT_OF_ITSELF = r"""
@@ -321,3 +324,47 @@ def test_what_is_no_regular_file_is_no_standard_input(real_stage: RealStage, kee
     assert isinstance(refused, Refused) and refused.what is RefusedAt.INPUT
     record = real_stage.record()
     assert record is not None and record.outcome == refused
+
+
+def _spare(stage: RealStage, job: LaunchRequest) -> LaunchRequest:
+    """Return the launch with its run's directory under a spare's name, as a supervisor has it made ahead."""
+    root = Path(job.directory).parent
+    spare = root.with_name(".spare.000001")
+    (root / "1" / RECORD_NAME).write_bytes(bytes(RECORD_SIZE))
+    for name in ("stdout.log", "stderr.log"):
+        (root / name).touch()
+    root.rename(spare)
+    return replace(job, spare=str(spare))
+
+
+def test_a_directory_made_ahead_is_taken_by_the_launch(real_stage: RealStage, keeper: KeeperClient) -> None:  # contract 6.3
+    ended = real_stage.run(keeper, _spare(real_stage, real_stage.job(["/bin/sh", "-c", "pwd; sleep 0.1"])))
+    assert ended.exit_status == 0 and not ended.speaks
+    assert real_stage.output() == f"{real_stage.root}/runs/run-000001/work\n"
+    record = real_stage.record()
+    assert record is not None and record.outcome == replace(ended, speaks=True)
+    assert not (real_stage.root / "runs" / ".spare.000001").exists()
+
+
+def test_6_10_where_the_run_has_a_directory_it_was_launched_before(real_stage: RealStage, keeper: KeeperClient) -> None:
+    request = _spare(real_stage, real_stage.job(["/bin/true"]))
+    (real_stage.root / "runs" / "run-000001").mkdir()
+    keeper.launch([request])
+    (refused,) = real_stage.until(keeper, 1)
+    assert isinstance(refused, Refused)
+    assert (refused.what, refused.errno, refused.recorded) == (RefusedAt.RECORD, errno.EEXIST, False)
+
+
+def test_a_spare_that_was_taken_away_is_told(real_stage: RealStage, keeper: KeeperClient) -> None:
+    request = _spare(real_stage, real_stage.job(["/bin/true"]))
+    shutil.rmtree(real_stage.root / "runs" / ".spare.000001")
+    keeper.launch([request])
+    (refused,) = real_stage.until(keeper, 1)
+    assert isinstance(refused, Refused)
+    assert (refused.what, refused.errno, refused.recorded) == (RefusedAt.RECORD, errno.ENOENT, False)
+
+
+@pytest.mark.parametrize("name", ["output", "interrupt", "checkpoint"])
+def test_an_end_tells_whether_there_is_more_to_read(real_stage: RealStage, keeper: KeeperClient, name: str) -> None:
+    ended = real_stage.run(keeper, real_stage.job(["/bin/sh", "-c", f"sleep 0.1; echo > ../1/{name}"]))
+    assert ended.speaks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import wait_for
-from wfctl.keeper.records import RECORD_NAME, RECORD_SIZE, reserve
+from wfctl.keeper import records
+from wfctl.keeper.records import RECORD_NAME, RECORD_SIZE, reserve, take_spare
 from wfctl.operations.spares import Spares
 from wfctl.store.layout import Layout
 from wfctl.store.rundir import RunIdentity, identity_bytes, input_bytes, list_run_directories, prepare_execution, prepare_run
@@ -43,8 +45,8 @@ def test_a_spare_becomes_what_a_run_of_its_own_would_have(layout: Layout, umask:
     finally:
         os.umask(before)
     run = layout.run("run-000001")
-    assert filled is not None and spares.give(filled, str(run.root))
-    reserve(run.execution(1).root)
+    assert filled is not None
+    take_spare(filled, str(run.execution(1).root))
     given = _shape(run.root)
     assert given[f"1/{RECORD_NAME}"] == (0o600, bytes(RECORD_SIZE))
     shutil.rmtree(run.root)
@@ -77,8 +79,9 @@ def test_a_crash_before_the_run_is_known_leaves_a_spare_and_no_ghost(layout: Lay
     again = Spares(layout)
     other = RunIdentity(run_id="run-000002", deployment_id="d", deployment_revision=1)
     filled = again.fill(identity_bytes(other), input_bytes({}))
-    assert filled is not None and again.give(filled, str(layout.run("run-000002").root))
     run = layout.run("run-000002")
+    assert filled is not None
+    take_spare(filled, str(run.execution(1).root))
     assert run.identity.read_bytes() == identity_bytes(other)
     assert run.input.read_bytes() == b"{}\n"
 
@@ -95,13 +98,44 @@ def test_a_spare_that_is_not_as_it_was_made_is_passed_over(layout: Layout, lost:
     assert spares.fill(b"{}", b"{}") is None
 
 
-def test_a_spare_never_takes_the_place_of_a_run(layout: Layout) -> None:
+@pytest.mark.parametrize("can_rename_anew", [True, False])
+def test_a_spare_never_takes_the_place_of_a_run(layout: Layout, can_rename_anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not can_rename_anew:
+        monkeypatch.setattr(records, "rename_anew", _unknown)
     spares = Spares(layout)
     spares.make()
     run = prepare_run(layout, IDENTITY, {"mine": 1}, {})
     filled = spares.fill(b"{}", b"{}")
-    assert filled is not None and not spares.give(filled, str(run.root))
+    assert filled is not None
+    with pytest.raises(FileExistsError):
+        take_spare(filled, str(run.execution(1).root))
     assert run.input.read_bytes() == input_bytes({"mine": 1})
+
+
+def _unknown(source: str, target: str) -> None:
+    raise OSError(errno.EINVAL, "a file system that knows no such renaming")
+
+
+def test_a_file_system_without_such_a_renaming_takes_a_spare_too(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "rename_anew", _unknown)
+    spares = Spares(layout)
+    spares.make()
+    filled = spares.fill(b"{}", b"{}")
+    assert filled is not None
+    take_spare(filled, str(layout.run("run-000001").execution(1).root))
+    assert layout.run("run-000001").input.read_bytes() == b"{}"
+    with pytest.raises(FileNotFoundError):
+        take_spare(filled, str(layout.run("run-000002").execution(1).root))
+
+
+def test_what_was_filled_before_is_not_longer_than_what_is_now(layout: Layout) -> None:
+    spares = Spares(layout)
+    spares.make()
+    first = spares.fill(b"a long identity", b"a long input")
+    assert first is not None
+    spares.take_back(first)
+    assert spares.fill(b"id", b"{}") == first
+    assert [Path(first, name).read_bytes() for name in ("run.json", "input.json")] == [b"id", b"{}"]
 
 
 def test_the_stock_is_filled_to_what_is_wanted_and_no_further(layout: Layout) -> None:

@@ -12,14 +12,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from wfctl.core.instants import from_micros, to_micros
 
-PROTOCOL = 2  #: 2: a launch may name a file that is its standard input
+PROTOCOL = 3  #: 2: a launch may name a file that is its standard input; 3: a directory that was made ahead
 
 
 def socket_name(protocol: int) -> str:
@@ -99,6 +99,7 @@ class LaunchRequest:
     stderr: str
     directory: str  #: `runs/ID/k`, which exists: the exit record is made in it
     stdin: str | None = None  #: a regular file; None: /dev/null, as every run has (6.4)
+    spare: str | None = None  #: what is to become the run's directory by one renaming, with an exit record in it already
     wanted: object | None = None  #: what the deployment asks of another executor than the keeper
 
     @functools.cached_property
@@ -120,6 +121,7 @@ class LaunchRequest:
             "stderr": _portable(self.stderr),
             "directory": _portable(self.directory),
             "stdin": None if self.stdin is None else _portable(self.stdin),
+            "spare": None if self.spare is None else _portable(self.spare),
         }
 
 
@@ -193,6 +195,7 @@ class Ended:
     max_rss_bytes: int  #: Linux counts the keeper's own 15 MB or so in, from before the program was executed
     left_behind: int
     recorded: bool = True  #: False: the exit record could not be made durable
+    speaks: bool = field(default=True, compare=False)  #: False: it left none of the files by which a run says more than its exit status
     cause: Mapping[str, Any] | None = None  #: of an executor: the reason's `code` and data, `time-limit`, `node-failed` …
 
     def to_message(self) -> Message:
@@ -209,6 +212,7 @@ class Ended:
             "max_rss_bytes": self.max_rss_bytes,
             "left_behind": self.left_behind,
             "recorded": self.recorded,
+            "speaks": self.speaks,
         }
 
 
@@ -341,6 +345,7 @@ def launch_from(message: Message) -> LaunchRequest:
         stderr=_text(message, "stderr"),
         directory=_text(message, "directory"),
         stdin=None if message.get("stdin") is None else _text(message, "stdin"),
+        spare=None if message.get("spare") is None else _text(message, "spare"),
     )
 
 
@@ -408,6 +413,7 @@ def _ended_from(message: Message) -> Ended:
         max_rss_bytes=_whole(message, "max_rss_bytes"),
         left_behind=_whole(message, "left_behind"),
         recorded=bool(message["recorded"]),
+        speaks=bool(message.get("speaks", True)),
     )
 
 

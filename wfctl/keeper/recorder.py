@@ -38,6 +38,7 @@ class Recording:
     outcome: Ended | Refused
     directory: str
     is_durable: bool = False
+    speaks: bool = True  #: False: its directory has none of the files that a driver would read
 
 
 class Recorder:
@@ -110,7 +111,7 @@ class Recorder:
         except (JournalFull, OSError):
             return apart + plain
         for recording in plain:
-            recording.is_durable = True
+            recording.is_durable, recording.speaks = True, False
         self._hand_back(plain)
         if full is not None:
             self._apart.put(lambda: journal.carry_over(full))

@@ -19,7 +19,6 @@ from wfctl.keeper.protocol import Ended, Refused, RefusedAt
 from wfctl.linux import rename_anew
 
 RECORD_NAME = "exit"
-RESERVED_NAME = "reserved"  #: what it is called where its space was reserved ahead of the launch
 RECORD_SIZE = 256
 _MAGIC = b"wfctlEX\x01"  # the last byte is the version of the format
 _KINDS = {"ended": 1, "refused": 2}
@@ -51,18 +50,11 @@ def record_path(directory: Path | str) -> Path:
 
 
 def reserve(directory: Path | str) -> None:
-    """Given `runs/ID/k`, make its exit record and reserve the space, or take the one that was made ahead.
+    """Given `runs/ID/k`, make its exit record and reserve the space.
 
     Raise FileExistsError when there is one: that execution was launched before, by whomever. Raise OSError on a full disk.
     """
     path = f"{directory}/{RECORD_NAME}"
-    try:
-        rename_anew(f"{directory}/{RESERVED_NAME}", path)
-        return
-    except FileExistsError:
-        raise
-    except OSError:
-        pass  # none was made ahead, or the file system knows no such renaming
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, RECORD_SIZE)
@@ -71,6 +63,25 @@ def reserve(directory: Path | str) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+def take_spare(spare: str, directory: str) -> None:
+    """Given a run's directory that was made ahead, with its first exit record, and `runs/ID/1`, make it that run's.
+
+    Raise FileExistsError when the run has one: it was launched before, by whomever. Raise FileNotFoundError without a spare,
+    OSError.
+    """
+    root = os.path.dirname(directory)  # noqa: PTH120 - texts, on the launch path
+    try:
+        rename_anew(spare, root)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        if os.path.lexists(root):  # this file system knows no such renaming; no run's directory is empty, so it would fail too
+            raise FileExistsError(errno.EEXIST, "there already", root) from error
+        os.rename(spare, root)  # noqa: PTH104
 
 
 def write_record(directory: int, outcome: Ended | Refused) -> None:

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 from wfctl.core.instants import from_micros
@@ -209,10 +210,15 @@ class KeeperServer:
             wanted = select.EPOLLIN | (select.EPOLLOUT if connection.watches_write else 0)
             self._epoll.modify(connection.fileno(), wanted)
 
-    def _report(self, reports: list[Report]) -> None:
+    def _report(self, reports: list[Report], silent: Collection[Key] = ()) -> None:
+        """Tell the drivers. `silent`: executions that left no file by which they say more than how they ended."""
         if not reports:
             return
-        lines = b"".join(encode(report.to_message()) for report in reports)
+        messages = [report.to_message() for report in reports]
+        if silent:
+            for message in messages:
+                message["speaks"] = (message["run"], message["k"]) not in silent
+        lines = b"".join(map(encode, messages))
         over = [report for report in reports if isinstance(report, (Ended, Refused))]
         for report in over:
             self._untold[report.run, report.k] = report
@@ -306,11 +312,14 @@ class KeeperServer:
 
     def _take_in_recordings(self) -> None:
         reports: list[Report] = []
+        silent: set[Key] = set()
         for recording in self._recorder.collect():
             outcome = recording.outcome
             self._unsettled.pop((outcome.run, outcome.k), None)
             reports.append(outcome if recording.is_durable else replace(outcome, recorded=False))
-        self._report(reports)
+            if not recording.speaks:
+                silent.add((outcome.run, outcome.k))
+        self._report(reports, silent)
 
     # Stopping
 

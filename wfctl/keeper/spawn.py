@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wfctl.core.instants import from_micros
 from wfctl.keeper.protocol import Ended, LaunchRequest, RefusedAt, Started
-from wfctl.keeper.records import reserve
+from wfctl.keeper.records import reserve, take_spare
 from wfctl.keeper.starting import DirectoryRefused, best_starter
 from wfctl.linux import boot_id
 
@@ -102,10 +102,15 @@ class Launcher:
         output = errors = given = -1
         what = RefusedAt.RECORD
         try:
-            reserve(request.directory)
+            if request.spare is None:
+                reserve(request.directory)
+                open_output = _open_output
+            else:
+                take_spare(request.spare, request.directory)
+                open_output = _open_fresh_output
             what = RefusedAt.OUTPUT
-            output = _open_output(request.stdout)
-            errors = _open_output(request.stderr)
+            output = open_output(request.stdout)
+            errors = open_output(request.stderr)
             if request.stdin is not None:
                 what = RefusedAt.INPUT
                 given = _open_regular(request.stdin, os.O_RDONLY | _OPEN)
@@ -152,6 +157,11 @@ def _open_output(path: str) -> int:
         return _open_regular(path, _OPEN_OUTPUT)  # made ahead, or by an earlier step
     except FileNotFoundError:
         return os.open(path, _OPEN_OUTPUT | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _open_fresh_output(path: str) -> int:
+    """Open a stream's file in a directory that was made ahead: nobody but who made it has seen it yet."""
+    return os.open(path, _OPEN_OUTPUT)
 
 
 def _open_regular(path: str, flags: int) -> int:

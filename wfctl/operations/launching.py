@@ -64,31 +64,36 @@ class Requests:
         directory = f"{self._root}/runs/{run.id}"
         is_first = k == 1 and run.started_at is None and run.resume is None
         deployment, _ = self._context.deployment(run.deployment, run.deployment_revision)
-        if not (is_first and not deployment.files and self._give_spare(run, directory)):
+        spare = self._filled(run) if is_first and _can_be_spare(deployment) else None
+        if spare is None:
             self._make_directories(run, k, deployment)
-        return self._request(run, k, step, directory)
+        try:
+            return self._request(run, k, step, directory, spare)
+        except Unlaunchable:
+            self.take_back(spare)
+            raise
 
-    def ahead(self, run: RunRow) -> Ahead | None:
+    def ahead(self, run: RunRow) -> LaunchRequest | None:
         """Make all ready for the first execution of a run that may be admitted in a moment; None where that cannot be."""
         deployment, _ = self._context.deployment(run.deployment, run.deployment_revision)
-        if deployment.files or self._spares is None:
-            return None
-        directory = f"{self._root}/runs/{run.id}"
-        try:
-            request = self._request(run, 1, 0, directory)
-        except Unlaunchable:
-            return None
-        spare = self._spares.fill(*self._contents(run))
+        spare = self._filled(run) if _can_be_spare(deployment) else None
         if spare is None:
             return None
+        try:
+            request = self._request(run, 1, 0, f"{self._root}/runs/{run.id}", spare)
+        except Unlaunchable:
+            self.take_back(spare)
+            return None
         request.line  # noqa: B018 - worked out now
-        return Ahead(request, spare, directory)
+        return request
 
-    def _give_spare(self, run: RunRow, directory: str) -> bool:
-        if self._spares is None:
-            return False
-        spare = self._spares.fill(*self._contents(run))
-        return spare is not None and self._spares.give(spare, directory)
+    def take_back(self, spare: str | None) -> None:
+        """Take back a spare that is not needed after all."""
+        if self._spares is not None and spare is not None:
+            self._spares.take_back(spare)
+
+    def _filled(self, run: RunRow) -> str | None:
+        return None if self._spares is None else self._spares.fill(*self._contents(run))
 
     def _contents(self, run: RunRow) -> tuple[bytes, bytes]:
         return rundir.identity_bytes(self._identity(run)), rundir.input_bytes(bound_input(self._context, run))
@@ -104,7 +109,7 @@ class Requests:
         except WfctlError as error:
             raise Unlaunchable(error.data.get("errno") or errno.EIO, "directory", error.message) from error
 
-    def _request(self, run: RunRow, k: int, step: int, directory: str) -> LaunchRequest:
+    def _request(self, run: RunRow, k: int, step: int, directory: str, spare: str | None) -> LaunchRequest:
         shared = self._shared_by(run, step)
         deployment = shared.deployment
         execution = preflight.Execution(
@@ -131,6 +136,7 @@ class Requests:
             stdout=f"{directory}/stdout.log",
             stderr=f"{directory}/stderr.log",
             directory=f"{directory}/{k}",
+            spare=spare,
             wanted=deployment.slurm,
         )
 
@@ -173,13 +179,9 @@ class Requests:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """A launch that is ready but for the name of its directory, for a run that is not admitted yet."""
-
-    request: LaunchRequest
-    spare: str
-    directory: str  #: what the spare is to be called
+def _can_be_spare(deployment: DeploymentDefinition) -> bool:
+    """Tell whether a run's directory can be one that was made ahead, for the keeper to rename."""
+    return not deployment.files and deployment.slurm is None
 
 
 def _program(deployment: DeploymentDefinition, step: int, environment: Mapping[str, str], directory: str) -> str:

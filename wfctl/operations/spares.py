@@ -1,8 +1,9 @@
 """Directories of runs, made ahead of the instant at which they are needed (contract 6.3, 6.4).
 
 Making a file is the dearest thing between an admission and its launch, by far. A spare directory has everything that each run's
-has, empty, and is given to a run by writing two files and by one rename. What is left of one after a crash is used by the next
-supervisor or taken away; no run's directory is ever known under a spare's name.
+has, empty, its first exit record included. Two files are written into it, and the keeper renames it when it launches the run:
+by that it also knows that nobody did before. What is left of one after a crash is used by the next supervisor or taken away;
+no run's directory is ever known under a spare's name.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import shutil
 from collections import deque
 
-from wfctl.keeper.records import RECORD_SIZE, RESERVED_NAME
+from wfctl.keeper.records import RECORD_NAME, RECORD_SIZE
 from wfctl.store.disk import DIRECTORY_MODE, FILE_MODE, write_all
 from wfctl.store.layout import Layout
 
@@ -21,7 +22,7 @@ _ROOM_INODES, _ROOM_BYTES = 10_000, 1 << 30  # free ones, below which nothing is
 _FILES = ("run.json", "input.json", "stdout.log", "stderr.log")
 _DIRECTORIES = ("work", "files", "1")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_WRITE = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Spares:
@@ -75,15 +76,6 @@ class Spares:
             return spare
         return None
 
-    def give(self, spare: str, directory: str) -> bool:
-        """Make one that was filled the directory of a run. Return False where that cannot be: it is then taken away."""
-        try:
-            os.rename(spare, directory)  # noqa: PTH104
-        except OSError:
-            shutil.rmtree(spare, ignore_errors=True)
-            return False
-        return True
-
     def take_back(self, spare: str) -> None:
         """Take back one that was filled and is not needed after all."""
         self._ready.append(spare)
@@ -95,7 +87,7 @@ def _fill(path: str) -> None:
         _make_directory(f"{path}/{name}")
     for name in _FILES:
         os.close(_create(f"{path}/{name}"))
-    descriptor = _create(f"{path}/1/{RESERVED_NAME}")
+    descriptor = _create(f"{path}/1/{RECORD_NAME}")
     try:
         os.posix_fallocate(descriptor, 0, RECORD_SIZE)
     finally:
@@ -117,5 +109,7 @@ def _overwrite(path: str, data: bytes) -> None:
     descriptor = os.open(path, _WRITE)
     try:
         write_all(descriptor, data)
+        if os.fstat(descriptor).st_size != len(data):  # filled before; truncating first would have its blocks written at once
+            os.ftruncate(descriptor, len(data))
     finally:
         os.close(descriptor)

@@ -69,7 +69,7 @@ class Following(PlainEnds):
         if isinstance(report, Refused) and report.what is RefusedAt.RECORD and report.errno == errno.EEXIST:
             self._settle_launched_before(row)
             return
-        if isinstance(report, NotLaunched):
+        if isinstance(report, NotLaunched) or (isinstance(report, Refused) and _is_spare_gone(report)):
             self._settle_not_launched(row, self._time(report.at))
             return
         if isinstance(report, Refused):
@@ -265,6 +265,11 @@ class Following(PlainEnds):
             rundir.write_checkpoint(paths, self.context.disk, checkpoint)
         except (IoError, OSError) as error:
             LOG.warning("cannot write the checkpoint of %s: %s", run.id, error, extra={"action": "checkpoint_failed"})
+
+
+def _is_spare_gone(report: Refused) -> bool:
+    """Tell whether the directory that was made ahead was taken away: nothing was launched, and the next one is made anew."""
+    return report.what is RefusedAt.RECORD and report.errno == errno.ENOENT and report.k == 1
 
 
 def _how(report: Ended) -> How:

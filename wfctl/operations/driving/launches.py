@@ -32,15 +32,16 @@ class Launching(Following):
         requests = self._batch()
         for run in new:
             with contextlib.suppress(UnreadableRow, Blocked, OSError):
-                ahead = requests.ahead(runs.as_admitted(run))
-                if ahead is not None:
-                    self._ahead[run.number] = (run, ahead)
+                request = requests.ahead(runs.as_admitted(run))
+                if request is not None:
+                    self._ahead[run.number] = (run, request)
 
     def unready(self) -> None:
         """Let go of what was made ready and is not needed."""
-        for _, ahead in self._ahead.values():
-            if self.spares is not None:
-                self.spares.take_back(ahead.spare)
+        if self._ahead:
+            batch = self._batch()
+            for _, request in self._ahead.values():
+                batch.take_back(request.spare)
         self._ahead = {}
 
     def launch_admitted(self, new: Sequence[NewRun]) -> None:
@@ -85,7 +86,7 @@ class Launching(Following):
             return []
         self.live[launch.number] = self._live_of(run, launch.k, launch.step)
         try:
-            request = self._ready_for(launch) or batch.of(run, launch.k, launch.step)
+            request = self._ready_for(launch, batch) or batch.of(run, launch.k, launch.step)
         except Unlaunchable as error:
             if error.what == "directory" and error.errno in USED_UP:
                 self._hold(launch, error)
@@ -98,15 +99,15 @@ class Launching(Following):
         executor.launch([request])
         return []
 
-    def _ready_for(self, launch: Launch) -> LaunchRequest | None:
+    def _ready_for(self, launch: Launch, batch: Requests) -> LaunchRequest | None:
         """Return the request that was made ready ahead, if it is for exactly what was admitted."""
-        run, ahead = self._ahead.pop(launch.number, (None, None))
-        if run is None or ahead is None or self.spares is None:
+        run, request = self._ahead.pop(launch.number, (None, None))
+        if run is None or request is None:
             return None
         if launch.admitted is None or not is_same_admission(run, launch.admitted):
-            self.spares.take_back(ahead.spare)
+            batch.take_back(request.spare)
             return None
-        return ahead.request if self.spares.give(ahead.spare, ahead.directory) else None
+        return request
 
     def _hold(self, launch: Launch, error: Unlaunchable) -> None:
         """Not even its directory can be made: nothing was asked for, so it is no failure of the run (7.7)."""

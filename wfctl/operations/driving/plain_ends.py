@@ -35,7 +35,7 @@ class PlainEnds(DriverState):
             return list(reports)
         connection = self.context.ledger.connection
         found = plain_ends.unended(connection, sorted(ended))
-        plain = [self._end_of(row, ended[row.number]) for row in found if self._is_plain(row)]
+        plain = [self._end_of(row, ended[row.number]) for row in found if self._is_plain(row, ended[row.number])]
         if not plain:
             return list(reports)
         plain_ends.settle(connection, plain)
@@ -61,7 +61,7 @@ class PlainEnds(DriverState):
             left_behind=report.left_behind,
         )
 
-    def _is_plain(self, row: Unended) -> bool:
+    def _is_plain(self, row: Unended, report: Ended) -> bool:
         try:
             steps = self.context.deployment(row.deployment, row.deployment_revision)[0].steps
         except (UnreadableRow, Blocked):
@@ -70,6 +70,8 @@ class PlainEnds(DriverState):
         following = decide_next(steps, [end], attempt=1, resumed_step=0, max_steps=row.max_steps, stop=None)
         if not isinstance(following, Conclude) or following.event is not RunEvent.COMPLETED:
             return False
+        if not report.speaks:
+            return True
         try:
             return _SPEAKING.isdisjoint(os.listdir(f"{self.context.layout.runs}/{row.id}/1"))  # noqa: PTH208 - names only
         except OSError:

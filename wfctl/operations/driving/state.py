@@ -18,6 +18,7 @@ from wfctl.keeper.protocol import (
     PROTOCOL,
     Ended,
     Keeper,
+    LaunchRequest,
     Refused,
     RefusedAt,
     Report,
@@ -27,7 +28,6 @@ from wfctl.linux import boot_id, boottime_ns
 from wfctl.operations import preflight
 from wfctl.operations.consistency import Doubts
 from wfctl.operations.context import Context
-from wfctl.operations.launching import Ahead
 from wfctl.operations.outputs import OutputBounds
 from wfctl.operations.spares import Spares
 from wfctl.slurm.absent import NoCluster
@@ -108,7 +108,7 @@ class DriverState:
         self._others: dict[tuple[str, int], Keeper] = {}
         self._reports: list[Report] = []  #: taken from a keeper and not yet written down
         self._launches: list[Launch] = []  #: marked and not yet asked for
-        self._ahead: dict[int, tuple[NewRun, Ahead]] = {}  #: made ready for runs that may be admitted in a moment
+        self._ahead: dict[int, tuple[NewRun, LaunchRequest]] = {}  #: made ready for runs that may be admitted in a moment
         self.spares: Spares | None = None  #: directories made ahead
         self._may_mark = True
         self.doubts = Doubts(context, self._forget)  #: runs that are left alone, because their records contradict each other
