@@ -277,9 +277,9 @@ def test_stderr_is_the_journal_where_systemd_says_so(tmp_path: Path) -> None:
     [
         pytest.param(None, True, "JournalHandler", id="by itself in a service"),
         pytest.param("journal", True, "JournalHandler", id="asked for in a service"),
-        pytest.param("journal", False, "StreamHandler", id="asked for at a terminal: lines with their priority"),
-        pytest.param("json", True, "StreamHandler", id="JSON in a service stays JSON"),
-        pytest.param(None, False, "StreamHandler", id="by itself at a terminal"),
+        pytest.param("journal", False, "LineHandler", id="asked for at a terminal: lines with their priority"),
+        pytest.param("json", True, "LineHandler", id="JSON in a service stays JSON"),
+        pytest.param(None, False, "LineHandler", id="by itself at a terminal"),
     ],
 )
 def test_11_5_which_log_is_written(log_format: str | None, is_there: bool, expected: str) -> None:

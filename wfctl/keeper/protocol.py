@@ -195,7 +195,7 @@ class Ended:
     max_rss_bytes: int  #: Linux counts the keeper's own 15 MB or so in, from before the program was executed
     left_behind: int
     recorded: bool = True  #: False: the exit record could not be made durable
-    speaks: bool = field(default=True, compare=False)  #: False: it left none of the files by which a run says more than its exit status
+    speaks: bool = field(default=True, compare=False)  #: False: it left none of the files by which a run says more
     cause: Mapping[str, Any] | None = None  #: of an executor: the reason's `code` and data, `time-limit`, `node-failed` …
 
     def to_message(self) -> Message:

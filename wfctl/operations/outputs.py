@@ -1,7 +1,8 @@
 """Keeping the output of runs within `[runs] max_output`, while they live and at their end (contract 6.15).
 
 A look costs two system calls a live run, and of many live runs it takes some at a time. Releasing may wait for the disk, so a
-supervisor has a worker do it; a driver of one run does it itself.
+supervisor has a worker do it; a driver of one run does it itself. A supervisor looks at ended runs a moment later and together:
+while many of them end, others are about to start.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from wfctl.store.outputs import log_size, release_middle
 
 LOG = logging.getLogger("wfctl.outputs")
 _AT_ONCE = 256  #: live runs looked at in one go; the others take their turns
+_ENDED_S = 0.2  #: after a run ended its logs are looked at once more
 _SOONEST_S = 0.05  #: the least time between two looks, while something is printed fast
 
 
@@ -41,6 +43,7 @@ class OutputBounds:
         self._worker = worker
         self._logs: dict[str, _Log] = {}
         self._ended: set[int] = set()
+        self._look_at_ended: float | None = None
         self._turn = 0
         self._pause_s = every_s()
         self._look_at = 0.0
@@ -52,17 +55,14 @@ class OutputBounds:
 
     def next_look(self, live: Collection[int]) -> float | None:
         """Return the monotonic time of the next look; None while nothing lives."""
+        times = [self._look_at] if live else []
         if self._ended:
-            return 0.0
-        return self._look_at if live else None
+            times.append(self._look_at_ended or 0.0)
+        return min(times, default=None)
 
     def look(self, live: Collection[int], moment: float) -> None:
         """Given the live runs and the monotonic time, release what is too much. Never fails."""
-        ended, self._ended = self._ended, set()
-        for number in ended:
-            self._look_at_run(number)
-            for path in self._paths(number):
-                self._logs.pop(path, None)
+        self._look_at_ends(moment)
         if self.unbounded:
             self.unbounded &= {run_name(number) for number in live}
         if moment < self._look_at or not live:
@@ -73,6 +73,17 @@ class OutputBounds:
         is_fast = grew > most // 2
         self._pause_s = max(_SOONEST_S, self._pause_s / 2) if is_fast else min(self._every_s(), self._pause_s * 2)
         self._look_at = moment + self._pause_s
+
+    def _look_at_ends(self, moment: float) -> None:
+        if self._ended and self._look_at_ended is None:
+            self._look_at_ended = moment + (0.0 if self._worker is None else _ENDED_S)
+        if self._look_at_ended is None or moment < self._look_at_ended:
+            return
+        ended, self._ended, self._look_at_ended = self._ended, set(), None
+        for number in ended:
+            self._look_at_run(number)
+            for path in self._paths(number):
+                self._logs.pop(path, None)
 
     def sweep(self, numbers: Iterable[int]) -> None:
         """Look at runs that ended while nobody bounded them."""

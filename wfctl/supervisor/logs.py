@@ -1,13 +1,21 @@
-"""The supervisor's log: one line an event, with a stable `action` and the ids it is about."""
+"""The supervisor's log: one line an event, with a stable `action` and the ids it is about.
+
+Of a thousand runs that start and end together there are three thousand lines, written while the last ones are to start. So
+lines that belong together are written at once (`together`), and where a line shows nothing but its words, nothing but its words
+is made (`tell`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any, TextIO
 
 from wfctl.core.instants import format_instant
 
@@ -15,6 +23,8 @@ from wfctl.core.instants import format_instant
 FIELDS = ("action", "schedule", "occurrence", "run", "revision", "deployment", "from", "to", "reason", "code")
 PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 FORMATS = ("text", "json", "journal")
+_TOGETHER = 100  #: lines in one write
+_ROOT = logging.getLogger("wfctl")
 
 
 def visible(text: str) -> str:
@@ -71,6 +81,78 @@ _FORMATTERS: dict[str, type[logging.Formatter]] = {
 }
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes a line for each record: at once, or within `together` with others."""
+
+    def __init__(self, stream: TextIO, log_format: str) -> None:
+        super().__init__(stream)
+        self.setFormatter(_FORMATTERS[log_format]())
+        self.is_plain = log_format == "text"
+        self._held: list[str] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.put(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+    def put(self, line: str) -> None:
+        """Write a line, or hold it for as long as others that belong to it may come. Raise OSError, ValueError."""
+        if self._held is None:
+            self._write(line + "\n")
+        else:
+            self._held.append(line)
+            if len(self._held) >= _TOGETHER:
+                self._write_held()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Hold what is written meanwhile, a hundred lines at most, and write it at the end."""
+        if self._held is not None:
+            yield
+            return
+        self._held = []
+        try:
+            yield
+        finally:
+            with self.lock or contextlib.nullcontext():
+                with contextlib.suppress(OSError, ValueError):  # as a record that cannot be written
+                    self._write_held()
+                self._held = None
+
+    def _write_held(self) -> None:
+        held, self._held = self._held or [], []
+        if held:
+            self._write("\n".join(held) + "\n")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.flush()
+
+
+def _line_handler() -> LineHandler | None:
+    handlers = _ROOT.handlers
+    return handlers[0] if len(handlers) == 1 and isinstance(handlers[0], LineHandler) and not _ROOT.propagate else None
+
+
+def together() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which lines are written together, where the log is lines."""
+    handler = _line_handler()
+    return contextlib.nullcontext() if handler is None else handler.together()
+
+
+def tell(logger: logging.Logger, message: str, fields: Callable[[], dict[str, Any]]) -> None:
+    """Log a message as information. `fields` gives what it says beside its words, and is not asked where that is not shown."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    handler = _line_handler()
+    if handler is None or not handler.is_plain or logger.handlers or logger.filters or handler.filters:
+        logger.info("%s", message, extra=fields())
+        return
+    with handler.lock or contextlib.nullcontext(), contextlib.suppress(OSError, ValueError):
+        handler.put(f"{_second(int(time.time()))} {visible(message)}")
+
+
 def log_to_stderr(log_format: str | None, environ: Mapping[str, str]) -> None:
     """Send the log of this process to stderr in that format.
 
@@ -82,12 +164,10 @@ def log_to_stderr(log_format: str | None, environ: Mapping[str, str]) -> None:
     if log_format in (None, "journal") and is_journal(environ):
         handler = JournalHandler()
     else:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(_FORMATTERS[log_format or "text"]())
-    root = logging.getLogger("wfctl")
-    root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
-    root.propagate = False
+        handler = LineHandler(sys.stderr, log_format or "text")
+    _ROOT.handlers[:] = [handler]
+    _ROOT.setLevel(logging.INFO)
+    _ROOT.propagate = False
     # no line says where in our code it was written, by which thread or process: that is not even looked up
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # as `logging` itself suggests for speed

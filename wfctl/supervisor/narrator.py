@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wfctl.core.instants import format_instant
@@ -14,6 +15,7 @@ from wfctl.operations.context import Context
 from wfctl.store.ledger import definitions, occurrences, runs
 from wfctl.store.ledger.occurrences import OccurrenceRow
 from wfctl.store.ledger.plain_ends import Unended
+from wfctl.supervisor import logs
 
 LOG = logging.getLogger("wfctl.supervisor")
 AT_ONCE = 1000  #: lines in one look; of more that were settled, only the number is said
@@ -47,26 +49,38 @@ class Narrator:
 
     def admitted(self, admitted: Sequence[runs.NewRun]) -> None:
         """Say which occurrences became runs; to be called once those are launched."""
-        for run in admitted:
-            assert run.instant is not None and run.schedule is not None
-            name, run_id = self._name(run.schedule), run_name(run.number)
-            late = max(0.0, (run.admitted_at - run.instant).total_seconds())
-            extra = {"schedule": name, "occurrence": format_instant(run.instant), "run": run_id, "revision": run.revision}
-            extra |= {"action": "occurrence_admitted", "to": Status.ADMITTED.value}
-            LOG.info("%s admitted %s, late %.1fs", name, run_id, late, extra=extra)
+        with logs.together():
+            for run in admitted:
+                assert run.instant is not None and run.schedule is not None
+                name, run_id = self._name(run.schedule), run_name(run.number)
+                late = max(0.0, (run.admitted_at - run.instant).total_seconds())
+                logs.tell(LOG, f"{name} admitted {run_id}, late {late:.1f}s", partial(self._of_admitted, run))
+
+    def _of_admitted(self, run: runs.NewRun) -> dict[str, Any]:
+        assert run.instant is not None and run.schedule is not None
+        extra = {"action": "occurrence_admitted", "to": Status.ADMITTED.value, "run": run_name(run.number)}
+        return extra | {
+            "schedule": self._name(run.schedule),
+            "occurrence": format_instant(run.instant),
+            "revision": run.revision,
+        }
 
     def transition(self, run: runs.RunRow | Unended, status: Status) -> None:
         """Say that a run, still with its status before, has changed."""
+        if status not in FINISHED or status is Status.COMPLETED:
+            logs.tell(LOG, f"{run.id} is {status.value}", partial(self._of_transition, run, status))
+            return
+        ended = runs.find(self._context.ledger.connection, run.number)
+        reason = None if ended is None else ended.reason
+        extra = self._of_transition(run, status) | {"reason": (reason or {}).get("code")}
+        said = f": {phrase(reason)}" if reason else ""
+        LOG.log(_LEVELS.get(status, logging.INFO), "%s is %s%s", run.id, status.value, said, extra=extra)
+
+    def _of_transition(self, run: runs.RunRow | Unended, status: Status) -> dict[str, Any]:
         extra: dict[str, Any] = {"action": f"run_{status.value}", "run": run.id, "from": run.status.value, "to": status.value}
         if run.schedule is not None and run.instant is not None:
             extra |= {"schedule": self._name(run.schedule), "occurrence": format_instant(run.instant), "revision": run.revision}
-        said = ""
-        if status in FINISHED and status is not Status.COMPLETED:
-            ended = runs.find(self._context.ledger.connection, run.number)
-            reason = None if ended is None else ended.reason
-            extra["reason"] = (reason or {}).get("code")
-            said = f": {phrase(reason)}" if reason else ""
-        LOG.log(_LEVELS.get(status, logging.INFO), "%s is %s%s", run.id, status.value, said, extra=extra)
+        return extra
 
     def look(self, jump: str | None) -> None:
         """Say what was settled without a run since the last look, and by how much the clock jumped, if it did.

@@ -44,6 +44,7 @@ from wfctl.settings import Settings, load_settings
 from wfctl.store.ledger import Ledger, definitions, runs, schedules, sessions
 from wfctl.store.ledger.connection import translated
 from wfctl.store.locks import FileLock, read_owner
+from wfctl.supervisor import logs
 from wfctl.supervisor.ahead import AheadOfTime
 from wfctl.supervisor.answers import Answers
 from wfctl.supervisor.asides import Asides, reopener
@@ -354,7 +355,8 @@ class SupervisorService:
 
     def _round(self, *, patience_s: float) -> datetime | None:
         """Take in what was reported, settle what is due, launch what was admitted; return when to do so again."""
-        self.driver.take_in()
+        with logs.together():
+            self.driver.take_in()
         self._look_after_keeper()
         if self.clusters.look():
             self._plan = replace(self._plan, others=self.clusters.rooms())
