@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.keeper.conftest import RealStage
+from tests.support.waiting import wait_for
 from wfctl.keeper.client import KeeperClient
-from wfctl.keeper.protocol import LaunchRequest, Refused, RefusedAt
+from wfctl.keeper.protocol import Holding, LaunchRequest, Refused, RefusedAt
 from wfctl.keeper.records import RECORD_NAME, RECORD_SIZE
 from wfctl.linux import process_stat
 
@@ -368,3 +369,40 @@ def test_a_spare_that_was_taken_away_is_told(real_stage: RealStage, keeper: Keep
 def test_an_end_tells_whether_there_is_more_to_read(real_stage: RealStage, keeper: KeeperClient, name: str) -> None:
     ended = real_stage.run(keeper, real_stage.job(["/bin/sh", "-c", f"sleep 0.1; echo > ../1/{name}"]))
     assert ended.speaks
+
+
+def test_6_3_what_was_prepared_is_launched_when_it_is_said_and_not_before(real_stage: RealStage, keeper: KeeperClient) -> None:
+    requests = [real_stage.job(["/bin/sh", "-c", "echo $WFCTL_RUN_ID"], run=f"run-00000{n}") for n in range(1, 5)]
+    keeper.prepare(requests)
+    assert keeper.list() == []  # it has read them by now
+    assert not (real_stage.root / "runs" / "run-000001" / "stdout.log").exists()
+    other = replace(requests[1], argv=["/bin/sh", "-c", "echo another"])
+    keeper.launch([requests[2], other, requests[0]])
+    wait_for(lambda: all(real_stage.record(f"run-00000{n}") for n in (1, 2, 3)), "three ends")
+    assert [real_stage.output(f"run-00000{n}") for n in (1, 2, 3)] == ["run-000001\n", "another\n", "run-000003\n"]
+    assert keeper.forbid("run-000004", 1).state is Holding.FORBIDDEN
+
+
+def test_what_is_no_longer_prepared_is_launched_as_it_is_asked_for(real_stage: RealStage, keeper: KeeperClient) -> None:
+    first, second = (real_stage.job(["/bin/sleep", "0.1"], run=f"run-00000{n}") for n in (1, 2))
+    keeper.prepare([first, second])
+    keeper.prepare([second])
+    assert real_stage.run(keeper, first).exit_status == real_stage.run(keeper, second).exit_status == 0
+
+
+def test_who_says_go_for_what_nobody_prepared_is_hung_up_on(real_stage: RealStage, keeper: KeeperClient) -> None:
+    request = real_stage.job(["/bin/true"])
+    keeper.prepare([request])
+    keeper._send({"op": "unprepare"})
+    keeper.launch([request])
+    wait_for(lambda: keeper.poll() == [] and keeper.closed, "the keeper to hang up")
+    again = real_stage.driver()
+    assert again.forbid(request.run, 1).state is Holding.FORBIDDEN
+
+
+def test_6_10_what_is_forbidden_is_not_launched_though_it_was_prepared(real_stage: RealStage, keeper: KeeperClient) -> None:
+    request = real_stage.job(["/bin/true"])
+    keeper.prepare([request])
+    assert keeper.forbid(request.run, 1).state is Holding.FORBIDDEN
+    keeper.launch([request])
+    assert keeper.list() == [] and real_stage.record() is None

@@ -53,6 +53,7 @@ class World:
     refusals: dict[str, tuple[int, RefusedAt]] = field(default_factory=dict)
     connections: list[FakeKeeper] = field(default_factory=list)
     requests: dict[Key, LaunchRequest] = field(default_factory=dict)
+    prepared: list[Key] = field(default_factory=list)  #: what a driver last said that it may ask for
     script: Callable[[LaunchRequest], int | None] | None = None
     obeys_stop: bool = True
     stalls: bool = False
@@ -161,6 +162,9 @@ class FakeKeeper:
 
     def fileno(self) -> int:
         return self._notice
+
+    def prepare(self, requests: Iterable[LaunchRequest]) -> None:
+        self.world.prepared = [(request.run, request.k) for request in requests]
 
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         if self._closed:

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from wfctl.keeper import starting
+from wfctl.keeper.protocol import LaunchRequest
 from wfctl.keeper.starting import DirectoryRefused, SpawnStarter, Starter, VforkStarter, best_starter
 
 LOOK = "cat /proc/self/status; umask; pwd; readlink /proc/self/fd/0; env; ps -o sid=,pid= -p $$; echo wrong >&2"
@@ -25,14 +26,29 @@ def stay_here() -> Iterator[None]:
     os.chdir(before)
 
 
+def job(
+    program: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, *, cwd: str = "/", umask: int = 0o077
+) -> LaunchRequest:
+    return LaunchRequest(
+        run="run-000001",
+        k=1,
+        program=program,
+        argv=argv,
+        environment=environment or {},
+        cwd=cwd,
+        umask=umask,
+        stdout="",
+        stderr="",
+        directory="",
+    )
+
+
 def run(starter: Starter, place: Path, script: str, *, umask: int = 0o027, stdin: int | None = None) -> tuple[int, str, str]:
     out, err = (os.open(place / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in ("out", "err"))
     try:
         with starter.batch():
-            streams = (stdin, out, err)
-            pid = starter.start(
-                "/bin/sh", ["sh", "-c", script], {"A": "ä\udcff b"}, cwd=str(place), umask=umask, streams=streams
-            )
+            request = job("/bin/sh", ["sh", "-c", script], {"A": "ä\udcff b"}, cwd=str(place), umask=umask)
+            pid = starter.start(request, (stdin, out, err))
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return code, *(os.pread(each, 1 << 20, 0).decode("utf-8", "surrogateescape") for each in (out, err))
     finally:
@@ -74,11 +90,11 @@ def test_what_cannot_be_started_is_told_and_leaves_no_child(kind: type[Starter],
     plain.write_text("#!/nowhere\n")
     for program, kind_of_error in [("/nowhere", FileNotFoundError), (str(plain), PermissionError), ("/", PermissionError)]:
         with starter.batch(), pytest.raises(OSError) as told:
-            starter.start(program, ["x"], {}, cwd="/", umask=0o077, streams=streams)
+            starter.start(job(program, ["x"]), streams)
         assert OSError(told.value.errno, "").__class__ is kind_of_error
         assert not isinstance(told.value, DirectoryRefused)
     with starter.batch(), pytest.raises(DirectoryRefused) as refused:
-        starter.start("/bin/true", ["x"], {}, cwd=str(tmp_path / "gone"), umask=0o077, streams=streams)
+        starter.start(job("/bin/true", ["x"], cwd=str(tmp_path / "gone")), streams)
     assert refused.value.errno == 2
     wrong: list[tuple[str, list[str], dict[str, str]]] = [
         ("/bin/true", [], {}),
@@ -90,7 +106,7 @@ def test_what_cannot_be_started_is_told_and_leaves_no_child(kind: type[Starter],
     ]
     for program, argv, environment in wrong:
         with starter.batch(), pytest.raises(ValueError):
-            starter.start(program, argv, environment, cwd="/", umask=0o077, streams=streams)
+            starter.start(job(program, argv, environment), streams)
 
 
 def test_a_word_that_comes_late_is_not_taken_for_another_process(tmp_path: Path) -> None:

@@ -9,7 +9,17 @@ import pytest
 
 from wfctl.core.lifecycle import RunEvent
 from wfctl.core.model import Step
-from wfctl.core.steps import Conclude, Ended, ExecutionEnd, Mark, decide_next, failure_of, is_interrupt, retry_delay
+from wfctl.core.steps import (
+    Conclude,
+    Ended,
+    ExecutionEnd,
+    Mark,
+    decide_next,
+    failure_of,
+    is_done_by_first,
+    is_interrupt,
+    retry_delay,
+)
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 QUESTION = {"message": "which region?"}
@@ -204,3 +214,10 @@ def test_a_reason_names_step_and_execution() -> None:
 def test_executions_out_of_order_are_a_bug_of_the_caller() -> None:
     with pytest.raises(ValueError, match="ascend"):
         follow(TWO, end(2), end(1, 1))
+
+
+@pytest.mark.parametrize("steps", [ONE, TWO, RETRIED])
+@pytest.mark.parametrize("most", [None, 1, 2])
+def test_6_6_whether_the_first_execution_is_the_last_is_what_is_decided(steps: tuple[Step, ...], most: int | None) -> None:
+    following = follow(steps, end(1), max_steps=most)
+    assert is_done_by_first(steps) == (isinstance(following, Conclude) and following.event is RunEvent.COMPLETED)

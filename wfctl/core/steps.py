@@ -91,6 +91,11 @@ def decide_next(
     return following
 
 
+def is_done_by_first(steps: Sequence[Step]) -> bool:
+    """Tell whether a run is completed once its first execution exited with 0 and wrote nothing, as `decide_next` has it."""
+    return len(steps) == 1
+
+
 def _what_follows(
     steps: Sequence[Step], executions: Sequence[ExecutionEnd], *, attempt: int, resumed_step: int
 ) -> Mark | Conclude:

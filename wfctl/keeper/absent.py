@@ -28,6 +28,9 @@ class NoKeeper:
     def fileno(self) -> int:
         return -1
 
+    def prepare(self, requests: Iterable[LaunchRequest]) -> None:
+        """Nothing will be launched."""
+
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         """Nothing is launched."""
 

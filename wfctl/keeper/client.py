@@ -60,6 +60,7 @@ class KeeperClient:
         self._reports: Reports = []
         self._answers: list[Message] = []
         self._closed = False
+        self._prepared: dict[tuple[str, int], LaunchRequest] = {}
         self._send({"op": "hello", "protocol": PROTOCOL, "driver": os.getpid()})
         self._hello = self._wait_for(_hello_in, ANSWER_WITHIN)
 
@@ -121,8 +122,28 @@ class KeeperClient:
 
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         """Queue the launches, in order, and send what goes without waiting. Each is sent once, ever."""
-        self._out += b"".join(request.line for request in requests)
+        prepared: list[LaunchRequest] = []
+        for request in requests:
+            if self._prepared.pop((request.run, request.k), None) is request:
+                prepared.append(request)
+            else:
+                self._say_go(prepared)
+                self._out += request.line
+        self._say_go(prepared)
         self.flush()
+
+    def prepare(self, requests: Iterable[LaunchRequest]) -> None:
+        """Let it read launches that may be asked for in a moment; of those prepared before, none is any more."""
+        if self._prepared:
+            self._out += encode({"op": "unprepare"})
+        self._prepared = {(request.run, request.k): request for request in requests}
+        self._out += b"".join(request.line.replace(b'"launch"', b'"prepare"', 1) for request in self._prepared.values())
+        self.flush()
+
+    def _say_go(self, prepared: list[LaunchRequest]) -> None:
+        if prepared:
+            self._out += encode({"op": "go", "executions": [(request.run, request.k) for request in prepared]})
+            prepared.clear()
 
     def flush(self) -> None:
         """Send of the queued requests what goes without waiting."""
@@ -222,6 +243,7 @@ class KeeperClient:
 
     def _went_away(self) -> None:
         self._closed = True
+        self._prepared = {}
         self._out.clear()
 
 

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-from wfctl.keeper.protocol import MAX_FRAME
+from wfctl.keeper.protocol import MAX_FRAME, LaunchRequest
 
 MAX_UNSENT = 64 * 1024 * 1024  #: a driver that reads nothing is dropped beyond this
 _READ_AT_ONCE = 1 << 20
@@ -27,6 +27,7 @@ class Connection:
         self.is_driver = False  #: it said hello
         self.is_broken = False
         self.watches_write = False
+        self.prepared: dict[Key, LaunchRequest] = {}  #: read already, and launched once it is said
         self.owed: list[Key] = []  #: executions whose end is in the unsent part
 
     def fileno(self) -> int:

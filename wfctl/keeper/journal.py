@@ -23,11 +23,12 @@ from wfctl.keeper.records import RECORD_NAME, RECORD_SIZE, DamagedRecord, ExitRe
 from wfctl.linux import sync_file_system
 
 JOURNAL_NAME = f"keeper.{PROTOCOL}.exits"
-SLOTS = 1024  #: in each half
+SLOTS = 4096  #: in each half, 1.6 MB: a burst fits in, and is carried over after it
 _NAMES = re.compile(r"keeper\.[1-9]\d{0,5}\.exits", re.ASCII)
 _PLACE = 124  # bytes of a directory's path below the journal's
 _SLOT = struct.Struct(f"<{RECORD_SIZE}sI{_PLACE}sI")  # record, length of the path, path, checksum of all before
 _FILL = _SLOT.size - 4
+_PIECE = 1 << 16  # bytes of zeros written at once
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -86,7 +87,8 @@ class Journal:
     def carry_over(self, half: int) -> None:
         """Have the files of everything in that half durable, and free it. May be called from another thread. Raise OSError."""
         sync_file_system(self._descriptor)
-        os.pwrite(self._descriptor, bytes(self._half), half * self._half)
+        for begin in range(0, self._half, _PIECE):
+            os.pwrite(self._descriptor, bytes(min(_PIECE, self._half - begin)), half * self._half + begin)
         os.fdatasync(self._descriptor)
         self._is_free[half] = True
 

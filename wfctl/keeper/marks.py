@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _RUN = re.compile(r"(run|notice)-(\d{6}|[1-9]\d{6,17})", re.ASCII)
@@ -16,18 +17,24 @@ class Marks:
         self._odd: set[tuple[str, int]] = set()
 
     def add(self, run: str, k: int) -> None:
-        match = _RUN.fullmatch(run)
-        if match is None:
+        place = _place(run)
+        if place is None:
             self._odd.add((run, k))
             return
-        chunk, bit = divmod(int(match[2]), _BITS)
-        key = (match[1], chunk, k)
+        kind, chunk, bit = place
+        key = (kind, chunk, k)
         self._chunks[key] = self._chunks.get(key, 0) | 1 << bit
 
     def __contains__(self, execution: tuple[str, int]) -> bool:
         run, k = execution
-        match = _RUN.fullmatch(run)
-        if match is None:
+        place = _place(run)
+        if place is None:
             return execution in self._odd
-        chunk, bit = divmod(int(match[2]), _BITS)
-        return bool(self._chunks.get((match[1], chunk, k), 0) >> bit & 1)
+        kind, chunk, bit = place
+        return bool(self._chunks.get((kind, chunk, k), 0) >> bit & 1)
+
+
+@functools.lru_cache(maxsize=16)
+def _place(run: str) -> tuple[str, int, int] | None:
+    match = _RUN.fullmatch(run)
+    return None if match is None else (match[1], *divmod(int(match[2]), _BITS))

@@ -107,6 +107,13 @@ class LaunchRequest:
         """The line by which a keeper is asked: worked out once, ahead of the instant where there is time."""
         return encode(self.to_message())
 
+    @functools.cached_property
+    def variables(self) -> list[bytes]:
+        """The environment as a program gets it; worked out once. Raise ValueError for a name that is none."""
+        if any(not name or "=" in name for name in self.environment):
+            raise ValueError("a name that is none")
+        return [os.fsencode(f"{name}={value}") for name, value in self.environment.items()]
+
     def to_message(self) -> Message:
         return {
             "op": "launch",
@@ -277,6 +284,10 @@ class Keeper(Protocol):
 
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         """Queue the launches, in order, and send what goes without waiting. Each is sent once, ever."""
+        ...
+
+    def prepare(self, requests: Iterable[LaunchRequest]) -> None:
+        """Let it read launches that may be asked for in a moment; of those prepared before, none is any more."""
         ...
 
     def flush(self) -> None: ...

@@ -185,7 +185,16 @@ class KeeperServer:
         elif not connection.is_driver:
             raise ValueError("say hello first")
         elif operation == "launch":
-            self._launch(launch_from(message))
+            request = launch_from(message)
+            connection.prepared.pop((request.run, request.k), None)
+            self._launch(request)
+        elif operation == "prepare":
+            self._prepare(connection, launch_from(message))
+        elif operation == "unprepare":
+            connection.prepared.clear()
+        elif operation == "go":
+            for run, k in message["executions"]:
+                self._launch(connection.prepared.pop((run, k)))
         elif operation == "stop":
             self._stop(execution_of(message), float(message["grace_s"]))
         elif operation == "forbid":
@@ -228,6 +237,12 @@ class KeeperServer:
                 connection.owed.extend((report.run, report.k) for report in over)
 
     # Launching
+
+    def _prepare(self, connection: Connection, request: LaunchRequest) -> None:
+        """Have read what is to be launched at an instant: then there is nothing to do but to launch it."""
+        with contextlib.suppress(ValueError):  # the launch will say so
+            request.variables  # noqa: B018 - worked out now
+        connection.prepared[request.run, request.k] = request
 
     def _launch(self, request: LaunchRequest) -> None:
         key = (request.run, request.k)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from wfctl.core.instants import from_micros
 from wfctl.keeper.protocol import Ended, LaunchRequest, RefusedAt, Started
 from wfctl.keeper.records import reserve, take_spare
-from wfctl.keeper.starting import DirectoryRefused, best_starter
+from wfctl.keeper.starting import DirectoryRefused, Streams, best_starter
 from wfctl.linux import boot_id
 
 MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
@@ -133,13 +133,11 @@ class Launcher:
         marks = tuple(request.environment.get(name, "") for name in MARKS)
         return Execution(request.run, request.k, pid, at, marks, request.directory)
 
-    def _start(self, request: LaunchRequest, streams: tuple[int | None, int, int]) -> int:
+    def _start(self, request: LaunchRequest, streams: Streams) -> int:
         if self._raises:
             self._set_files_limit(self._soft)
         try:
-            pid = self._starter.start(
-                request.program, request.argv, request.environment, cwd=request.cwd, umask=request.umask, streams=streams
-            )
+            pid = self._starter.start(request, streams)
         finally:
             if self._raises:
                 self._set_files_limit(self._hard)

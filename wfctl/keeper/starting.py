@@ -13,9 +13,10 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
+from wfctl.keeper.protocol import LaunchRequest
 from wfctl.linux import Spawner
 
 UMASK = 0o077  #: of the keeper itself
@@ -23,6 +24,9 @@ _HIDDEN = 0b11 << 31  #: signals 32 and 33, which libc keeps for itself: neither
 _SAID = re.compile(rb"OSError:([0-9a-fA-F]+):(.*)", re.DOTALL)
 _LARGEST = 50_000  #: bytes of a message
 _ENDING_S = 0.5  #: how long after its last word a child may be there
+
+
+Streams = tuple[int | None, int, int]  #: descriptors of 0, 1, 2; None: /dev/null
 
 
 class DirectoryRefused(OSError):
@@ -36,17 +40,8 @@ class Starter(Protocol):
         """Return the context in which processes are started."""
         ...
 
-    def start(
-        self,
-        program: str,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        cwd: str,
-        umask: int,
-        streams: tuple[int | None, int, int],
-    ) -> int:
-        """Start a program and return its pid once it has been executed. `streams`: for 0, 1, 2; None: /dev/null.
+    def start(self, request: LaunchRequest, streams: Streams) -> int:
+        """Start the program of a launch and return its pid once it has been executed.
 
         Raise DirectoryRefused; OSError where fork or exec fails; ValueError for what no system takes: a NUL, no argument at
         all, `=` in a name.
@@ -62,6 +57,11 @@ def best_starter() -> Starter:
             if starter.works():
                 return starter
     return SpawnStarter()
+
+
+_REFUSED = LaunchRequest(
+    run="", k=0, program="/", argv=("/",), environment={}, cwd="/", umask=UMASK, stdout="", stderr="", directory=""
+)
 
 
 class VforkStarter:
@@ -81,7 +81,7 @@ class VforkStarter:
     def works(self) -> bool:
         """Try it out: a directory cannot be executed, and that must be told at once."""
         try:
-            self.start("/", ("/",), {}, cwd="/", umask=UMASK, streams=(None, self._null, self._null))
+            self.start(_REFUSED, (None, self._null, self._null))
         except DirectoryRefused:
             return False
         except OSError as error:
@@ -93,29 +93,18 @@ class VforkStarter:
     def batch(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def start(
-        self,
-        program: str,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        cwd: str,
-        umask: int,
-        streams: tuple[int | None, int, int],
-    ) -> int:
-        if not argv:
+    def start(self, request: LaunchRequest, streams: Streams) -> int:
+        if not request.argv:
             raise ValueError("no argument")
-        variables = [os.fsencode(f"{name}={value}") for name, value in environment.items() if name and "=" not in name]
-        if len(variables) != len(environment):
-            raise ValueError("a name that is none")
         given, output, errors = streams
         stdin = self._null if given is None else given
         # fmt: off
         pid: int = self._fork_exec(
-            argv, (os.fsencode(program),), False, (), cwd, variables,  # nothing but the streams is inheritable
+            request.argv, (os.fsencode(request.program),), False, (),  # nothing but the streams is inheritable
+            request.cwd, request.variables,
             stdin, -1, -1, output, -1, errors, self._reader, self._writer,
             True, True, -1,  # SIGPIPE, SIGXFZ and SIGXFSZ at their defaults; setsid; no other process group
-            None, None, None, umask & 0o777, None, True,  # type: ignore[arg-type]  # nothing to call in the child
+            None, None, None, request.umask & 0o777, None, True,  # type: ignore[arg-type]  # nothing to call in the child
         )
         # fmt: on
         try:
@@ -159,25 +148,16 @@ class SpawnStarter:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
             os.chdir("/")
 
-    def start(
-        self,
-        program: str,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        cwd: str,
-        umask: int,
-        streams: tuple[int | None, int, int],
-    ) -> int:
+    def start(self, request: LaunchRequest, streams: Streams) -> int:
         given, output, errors = streams
         try:
-            os.chdir(cwd)
+            os.chdir(request.cwd)
         except OSError as error:
             raise DirectoryRefused(error.errno, error.strerror) from error
         self._spawner.redirect(output, errors, stdin=given)
-        os.umask(umask & 0o777)
+        os.umask(request.umask & 0o777)
         try:
-            return self._spawner.spawn(program, argv, environment)
+            return self._spawner.spawn(request.program, request.argv, request.environment)
         finally:
             os.umask(UMASK)
 

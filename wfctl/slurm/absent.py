@@ -39,6 +39,9 @@ class NoCluster:
     def fileno(self) -> int:
         return -1
 
+    def prepare(self, requests: Iterable[LaunchRequest]) -> None:
+        """Nothing will be launched."""
+
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         """Refuse them, saying why."""
         at = datetime.now(UTC)

@@ -99,6 +99,9 @@ class SlurmExecutor:
     def fileno(self) -> int:
         return -1 if self._closed else self._state.notice
 
+    def prepare(self, requests: Iterable[LaunchRequest]) -> None:
+        """A job is written down when it is submitted."""
+
     def launch(self, requests: Iterable[LaunchRequest]) -> None:
         """Queue the launches; each is submitted once, ever."""
         for request in requests:

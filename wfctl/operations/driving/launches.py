@@ -35,6 +35,7 @@ class Launching(Following):
                 request = requests.ahead(runs.as_admitted(run))
                 if request is not None:
                     self._ahead[run.number] = (run, request)
+        self.keeper.prepare(request for _, request in self._ahead.values())
 
     def unready(self) -> None:
         """Let go of what was made ready and is not needed."""
@@ -42,6 +43,7 @@ class Launching(Following):
             batch = self._batch()
             for _, request in self._ahead.values():
                 batch.take_back(request.spare)
+            self.keeper.prepare([])
         self._ahead = {}
 
     def launch_admitted(self, new: Sequence[NewRun]) -> None:

@@ -10,10 +10,8 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from wfctl.core.lifecycle import RunEvent
 from wfctl.core.model import Status, run_number
-from wfctl.core.steps import Conclude, ExecutionEnd, decide_next
-from wfctl.core.steps import Ended as How
+from wfctl.core.steps import is_done_by_first
 from wfctl.errors import Blocked
 from wfctl.keeper.protocol import Ended, Report
 from wfctl.operations import telling
@@ -66,9 +64,7 @@ class PlainEnds(DriverState):
             steps = self.context.deployment(row.deployment, row.deployment_revision)[0].steps
         except (UnreadableRow, Blocked):
             return False
-        end = ExecutionEnd(k=1, step=0, attempt=1, how=How.EXITED, ended_at=row.admitted_at, exit_status=0)
-        following = decide_next(steps, [end], attempt=1, resumed_step=0, max_steps=row.max_steps, stop=None)
-        if not isinstance(following, Conclude) or following.event is not RunEvent.COMPLETED:
+        if not is_done_by_first(steps):
             return False
         if not report.speaks:
             return True
