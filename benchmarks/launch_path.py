@@ -133,7 +133,7 @@ class Runs:
         run = run_name(self._number)
         directory = f"{self._root}/runs/{run}"
         spare = self._spares.fill(b"{}", b"{}")
-        if spare is None or not self._spares.give(spare, directory):
+        if spare is None:
             raise SystemExit(f"{directory} cannot be made")
         execution = preflight.Execution(run_id=run, k=1, attempt=1, step="job", schedule_id="benchmark", revision=1)
         own = preflight.own_variables(str(self._root), directory, execution)
@@ -148,6 +148,7 @@ class Runs:
             stdout=f"{directory}/stdout.log",
             stderr=f"{directory}/stderr.log",
             directory=f"{directory}/1",
+            spare=spare,
         )
 
 
@@ -159,6 +160,8 @@ def by_keeper(keeper: KeeperClient, requests: Sequence[LaunchRequest]) -> dict[s
     pid = keeper.hello.pid
     poller = select.poll()
     deadline = time.monotonic() + PATIENCE_S
+    keeper.prepare(requests)  # as a supervisor does shortly before the instant
+    keeper.list()  # it has read them by now
     spent = tree_processor_s(pid)
     begun = time.time()
     keeper.launch(requests)

@@ -26,7 +26,7 @@ def test_6_10_the_run_is_launched_in_one_of_its_own(tmp_path: Path) -> None:
     world.step()
     world.step()
     assert [(each.run, each.k) for each in world.keeper.world.launches] == [("run-000001", 1), ("run-000001", 2)]
-    assert world.store.inspect_run(run_id="run-000001").status is Status.RUNNING
+    assert world.store.inspect_run(run_id="run-000001").status == Status.RUNNING
     world.stop()
     world.die()
 
@@ -42,6 +42,6 @@ def test_a_second_execution_whose_directory_is_gone_is_refused_for_good(tmp_path
     for _ in range(6):
         world.step()
     assert [each.k for each in world.keeper.world.launches] == [1, 2]
-    assert world.store.inspect_run(run_id="run-000001").status is Status.FAILED
+    assert world.store.inspect_run(run_id="run-000001").status == Status.FAILED
     world.stop()
     world.die()
