@@ -35,8 +35,31 @@ def has_moved(ledger: Ledger, rows: int) -> bool:
     return ledger.path.stat().st_size > rows * 3500
 
 
+class Timed(Checkpoints):
+    """Looks, and looks again when it is due; `context` has the clock."""
+
+    def look(self, *, is_quiet: bool) -> None:
+        super().look(is_quiet=is_quiet)
+        at = self.next_at()
+        if at is not None:
+            assert not self._worker.is_busy, "a burst needs the processor first"
+            self._context.clock.set_monotonic(at)  # type: ignore[attr-defined]
+            super().look(is_quiet=is_quiet)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self._at = 1000.0
+
+    def monotonic(self) -> float:
+        return self._at
+
+    def set_monotonic(self, at: float) -> None:
+        self._at = at
+
+
 def checkpoints_of(ledger: Ledger) -> Any:
-    return Checkpoints(SimpleNamespace(ledger=ledger))  # type: ignore[arg-type]
+    return Timed(SimpleNamespace(ledger=ledger, clock=Clock()))  # type: ignore[arg-type]
 
 
 def test_no_commit_moves_the_log_and_a_quiet_moment_does(ledger: Ledger) -> None:
@@ -64,8 +87,8 @@ def test_few_rows_are_left_and_very_many_are_moved_at_any_time(ledger: Ledger) -
 
 
 def test_2_10_a_ledger_opened_anew_is_looked_after_likewise(ledger: Ledger, tmp_path: Path) -> None:
-    holder = SimpleNamespace(ledger=ledger)
-    found = Checkpoints(holder)  # type: ignore[arg-type]
+    holder = SimpleNamespace(ledger=ledger, clock=Clock())
+    found = Timed(holder)  # type: ignore[arg-type]
     found.look(is_quiet=True)
     write(ledger, 900)
     holder.ledger = fresh = Ledger(tmp_path / "ledger.db")

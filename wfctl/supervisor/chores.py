@@ -54,7 +54,7 @@ class Chores:
     def wait_s(self) -> float | None:
         """Return in how many seconds something is due; None: not before something happens."""
         moment = self._context.clock.monotonic()
-        times = [self.outputs.next_look(self._driver.live)]
+        times = [self.outputs.next_look(self._driver.live), self._checkpoints.next_at()]
         if self._health.is_exhausted:
             times.append(moment + self._settings().poll_interval_s)
         else:

@@ -49,6 +49,7 @@ class Narrator:
 
     def admitted(self, admitted: Sequence[runs.NewRun]) -> None:
         """Say which occurrences became runs; to be called once those are launched."""
+        self._get_to_know(admitted)
         with logs.together():
             for run in admitted:
                 assert run.instant is not None and run.schedule is not None
@@ -126,6 +127,12 @@ class Narrator:
         }
         said = f": {phrase(row.reason)}" if row.reason else ""
         LOG.log(_LEVELS.get(row.status, logging.INFO), "%s %s%s", what, row.status.value, said, extra=extra)
+
+    def _get_to_know(self, admitted: Sequence[runs.NewRun]) -> None:
+        """Read the names that are not known yet, in a few statements."""
+        new = [run.schedule for run in admitted if run.schedule is not None and run.schedule not in self._names]
+        if new:
+            self._names |= definitions.names_of(self._context.ledger.connection, new)
 
     def _name(self, number: int) -> str:
         """Return the id of a schedule, which never changes."""

@@ -176,6 +176,16 @@ def name_of(connection: sqlite3.Connection, number: int) -> str | None:
     return None if found is None else str(found[0])
 
 
+def names_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, str]:
+    """Return the ids of the definitions of these numbers; those that are not there are left out."""
+    found: dict[int, str] = {}
+    for first in range(0, len(numbers), _AT_ONCE):
+        part = numbers[first : first + _AT_ONCE]
+        places = ", ".join("?" * len(part))
+        found.update(connection.execute(f"SELECT number, id FROM definitions WHERE number IN ({places})", part).fetchall())
+    return found
+
+
 def list_all(connection: sqlite3.Connection, kind: Kind) -> list[DefinitionRow]:
     """Return every definition of a kind, deleted ones too, by id."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM definitions WHERE kind = ? ORDER BY id", (KIND_NUMBER[kind],))
@@ -259,6 +269,7 @@ def _foresee(connection: sqlite3.Connection, new: Iterable[tuple[int, RevisionRo
     connection.executemany("INSERT INTO foreseen (definition, revision, calendar) VALUES (?, ?, ?)", kept)
 
 
+_AT_ONCE = 500  # numbers in one statement
 _UNKNOWN = (None, None, None, None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from wfctl.core.instants import from_micros, to_micros
@@ -18,6 +19,7 @@ _COLUMNS = """number, schedule, instant, revision, deployment, deployment_revisi
  admitted_at, started_at, attempt_at, ended_at, max_run, max_steps, is_overdue, input, reason, output, output_k,
  interrupt, stop, resume"""
 _MICROSECOND = timedelta(microseconds=1)
+_WHAT_IS_ADMITTED = attrgetter("number", "schedule", "instant", "revision", "deployment", "deployment_revision", "input")
 LAST_NUMBER = 2**62  #: above every run's
 
 
@@ -191,37 +193,38 @@ def find(connection: sqlite3.Connection, number: int) -> RunRow | None:
 
 def as_admitted(new: NewRun) -> RunRow:
     """Return the row of a run as it is right after its admission."""
-    return RunRow(
-        number=new.number,
-        schedule=new.schedule,
-        instant=new.instant,
-        revision=new.revision,
-        deployment=new.deployment,
-        deployment_revision=new.deployment_revision,
-        status=Status.ADMITTED,
-        attempt=1,
-        resumed_step=0,
-        admitted_at=new.admitted_at,
-        started_at=None,
-        attempt_at=None,
-        ended_at=None,
-        max_run=new.max_run,
-        max_steps=new.max_steps,
-        is_overdue=False,
-        input=new.input,
-        reason=None,
-        output=None,
-        output_k=None,
-        interrupt=None,
-        stop=None,
-        resume=None,
+    return RunRow.of_all(
+        {
+            "number": new.number,
+            "schedule": new.schedule,
+            "instant": new.instant,
+            "revision": new.revision,
+            "deployment": new.deployment,
+            "deployment_revision": new.deployment_revision,
+            "status": Status.ADMITTED,
+            "attempt": 1,
+            "resumed_step": 0,
+            "admitted_at": new.admitted_at,
+            "started_at": None,
+            "attempt_at": None,
+            "ended_at": None,
+            "max_run": new.max_run,
+            "max_steps": new.max_steps,
+            "is_overdue": False,
+            "input": new.input,
+            "reason": None,
+            "output": None,
+            "output_k": None,
+            "interrupt": None,
+            "stop": None,
+            "resume": None,
+        }
     )
 
 
 def is_same_admission(one: NewRun, other: NewRun) -> bool:
     """Tell whether two are the same run, admitted with the same, be it at another time."""
-    names = ("number", "schedule", "instant", "revision", "deployment", "deployment_revision", "input")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return _WHAT_IS_ADMITTED(one) == _WHAT_IS_ADMITTED(other)
 
 
 def changed_since_admission(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
