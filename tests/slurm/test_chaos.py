@@ -18,6 +18,7 @@ from tests.support import slurm_cluster
 from tests.support.processes import wait_for
 from tests.support.sites import Site
 from tests.support.slurm_cluster import SlurmCluster
+from wfctl.operations.views import RunView
 
 LIMITS = {"skip": 1, "queue": 1, "pair": 2, "latest": 1}
 POLICIES = {
@@ -53,24 +54,36 @@ def test_what_is_killed_at_random_breaks_no_promise(tmp_path: Path, seed: int) -
                                   executor="slurm", kill_grace="1s")  # fmt: skip
             for name, policy in POLICIES.items():
                 api.create_schedule(schedule_id=name, deployment_id="d", trigger={"kind": "interval", "every": "1s"}, **policy)
-        _rage(site, cluster, chance, seconds=float(os.environ.get("WFCTL_TEST_CHAOS_S", "60")))
+        killed = _rage(site, cluster, chance, seconds=float(os.environ.get("WFCTL_TEST_CHAOS_S", "60")))
         with site.supervisor("--drain-grace-s", "5") as supervisor:
             with site.open() as api:
                 for name in POLICIES:
                     api.pause_schedule(schedule_id=name)
-            wait_for(lambda: _calm(site, cluster), timeout_s=180, what="the end of all runs")
+            try:
+                wait_for(lambda: _calm(site, cluster), timeout_s=240, what="the end of all runs")
+            except AssertionError:
+                print(cluster.command("squeue", "--states=all", "--format=%i|%j|%T|%r|%N", check=False), supervisor.text())
+                raise
+            finally:
+                print(f"seed {seed}: killed {dict(killed)}; {len(site.runs())} runs: {_ends(site)}")
             assert supervisor.stop() == 0
         check(site, beats)
 
 
-def _rage(site: Site, cluster: SlurmCluster, chance: random.Random, *, seconds: float) -> None:
-    """Kill one thing after another, and bring it back a little later."""
+def _rage(site: Site, cluster: SlurmCluster, chance: random.Random, *, seconds: float) -> Counter[str]:
+    """Kill one thing after another, and bring it back a little later; return how often each was killed."""
+    killed: Counter[str] = Counter()
+    deck: list[str] = []
     until = time.monotonic() + seconds
     supervisor = site.supervisor()
     try:
         while time.monotonic() < until:
             _pause(chance.uniform(0.5, 5.0))
-            what = chance.choice(("supervisor", "supervisor", "controller", "node"))
+            if not deck:
+                deck = ["supervisor", "supervisor", "controller", "node"]
+                chance.shuffle(deck)
+            what = deck.pop()
+            killed[what] += 1
             if what == "supervisor":
                 supervisor.kill()
                 supervisor = site.supervisor()
@@ -85,6 +98,7 @@ def _rage(site: Site, cluster: SlurmCluster, chance: random.Random, *, seconds: 
                 cluster.node_up(node)
     finally:
         supervisor.kill()
+    return killed
 
 
 def _pause(seconds: float) -> None:
@@ -95,6 +109,12 @@ def _pause(seconds: float) -> None:
 def _calm(site: Site, cluster: SlurmCluster) -> bool:
     cluster.wait_idle(60.0)  # Slurm drains a node where it finds a job that it has lost
     return not site.runs(status="admitted,running")
+
+
+def _ends(site: Site) -> dict[str, int]:
+    """Return how many runs ended how."""
+    counts = Counter(" ".join(filter(None, (run.status, (run.reason or {}).get("code")))) for run in site.runs())
+    return dict(counts.most_common())
 
 
 def check(site: Site, beats: Path) -> None:
@@ -115,14 +135,20 @@ def check(site: Site, beats: Path) -> None:
             assert len(others) <= LIMITS[schedule], f"{name} of {schedule} ran beside {others}"
     runs = {run.run_id: run for run in site.runs()}
     assert total > 5, Counter((run.status, (run.reason or {}).get("code")) for run in runs.values())
-    for name in (path.name.partition(".")[0] for path in beats.iterdir()):
-        if name in runs:
-            assert runs[name].trace, f"{name} ran, and its run says it did not"
+    ran = {path.name for path in beats.iterdir()}
+    told = {f"{name}.{each.k}": each for name, run in runs.items() for each in run.trace}
+    for name in ran:
+        assert name in told and told[name].started_at is not None, f"{name} ran, and the ledger says it did not"
+    lasted = {each[3]: each[1] - each[0] for found in stretches.values() for each in found}
+    for name, run in runs.items():
+        if run.status == "completed":
+            last = f"{name}.{run.trace[-1].k}"
+            assert lasted.get(last, 0.0) > 1.8, f"{last} is completed, and its program did not run to its end"
 
 
 def test_the_check_sees_an_overlap(tmp_path: Path) -> None:
     class Nothing:
-        def runs(self) -> list[object]:
+        def runs(self) -> list[RunView]:
             return []
 
     for n in range(6):

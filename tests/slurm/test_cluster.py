@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import slurm_cluster
 from tests.support.jobs import most_at_once, read_side, recording_job
 from tests.support.processes import wait_for
 from tests.support.sites import Site
@@ -22,14 +21,6 @@ from tests.support.slurm_cluster import SlurmCluster
 from wfctl.operations.views import RunView
 
 _OVER = ("completed", "failed", "cancelled", "exhausted")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[SlurmCluster]:
-    if (why := slurm_cluster.missing()) is not None:
-        pytest.skip(why)
-    with SlurmCluster(cpus=4) as made:
-        yield made
 
 
 @pytest.fixture
@@ -67,14 +58,14 @@ def test_6_2_killed_supervisors_lose_nothing_and_repeat_nothing(site: Site) -> N
     side = site.side / "jobs"
     limits = {"skip": 1, "queue": 1, "pair": 2}
     with site.open() as api:
-        api.create_deployment(deployment_id="d", command=recording_job(side, 1.5), executor="slurm")
+        api.create_deployment(deployment_id="d", command=recording_job(side, 1.2), executor="slurm")
         policies = {"skip": {}, "queue": {"overlap": "queue"}, "pair": {"overlap": "parallel", "max_active_runs": 2}}
         for name, policy in policies.items():
             api.create_schedule(schedule_id=name, deployment_id="d", trigger={"kind": "interval", "every": "1s"}, **policy)
     chance = random.Random(1)
-    for _ in range(int(os.environ.get("WFCTL_TEST_KILLS", "5"))):
+    for _ in range(int(os.environ.get("WFCTL_TEST_KILLS", "3"))):
         with site.supervisor() as supervisor:
-            until = time.monotonic() + chance.uniform(0.3, 3.0)
+            until = time.monotonic() + chance.uniform(0.3, 2.0)
             wait_for(lambda until=until: time.monotonic() >= until, what="the moment of the kill")  # type: ignore[misc]
             supervisor.kill()
     with site.supervisor("--drain-grace-s", "20") as supervisor:
@@ -97,7 +88,7 @@ def test_6_2_killed_supervisors_lose_nothing_and_repeat_nothing(site: Site) -> N
 
 def test_7_1_a_new_supervisor_adopts_what_is_at_work_and_finds_what_ended(site: Site) -> None:
     with site.open() as api:
-        site.deployment(api, "short", "sleep 2; exit 4")
+        site.deployment(api, "short", "sleep 1; exit 4")
         site.deployment(api, "long", 'until [ -e "$SIDE/go" ]; do sleep 0.1; done')
     supervisor = site.supervisor()
     short, long = started(site, "short"), started(site, "long")
@@ -114,7 +105,7 @@ def test_7_1_a_new_supervisor_adopts_what_is_at_work_and_finds_what_ended(site: 
 
 def test_controller_away_runs_go_on_and_the_rest_is_admitted(cluster: SlurmCluster, site: Site) -> None:
     with site.open() as api:
-        site.deployment(api, "long", 'until [ -e "$SIDE/go" ]; do sleep 0.1; done; sleep 6')
+        site.deployment(api, "long", 'until [ -e "$SIDE/go" ]; do sleep 0.1; done')
         site.deployment(api, "often", "true")
         api.create_deployment(deployment_id="here", command=["/bin/true"])
         for name in ("often", "here"):
@@ -124,18 +115,18 @@ def test_controller_away_runs_go_on_and_the_rest_is_admitted(cluster: SlurmClust
     with site.supervisor() as supervisor:
         long = started(site, "long")
         wait_for(lambda: site.runs(schedule_id="often", status="completed"), what="runs on the cluster", timeout_s=40)
-        cluster.controller_kill()
+        cluster.controller_down()
         try:
             wait_for(lambda: "slurm" in problems(site), what="the problem", timeout_s=40)
             assert "does not answer" in problems(site)["slurm"]
             count, here = len(site.runs(schedule_id="often")), len(site.runs(schedule_id="here"))
-            wait_for(lambda: len(site.runs(schedule_id="here")) > here + 2, what="runs of this machine")
+            wait_for(lambda: len(site.runs(schedule_id="here")) > here + 1, what="runs of this machine")
             assert len(site.runs(schedule_id="often")) == count
             assert site.run(long).status == "running"
-            (site.side / "go").touch()
         finally:
             cluster.controller_up()
         wait_for(lambda: "slurm" not in problems(site), what="its return", timeout_s=40)
+        (site.side / "go").touch()
         assert (ended(site, long).status, site.run(long).reason) == ("completed", None)
         wait_for(lambda: len(site.runs(schedule_id="often")) > count, what="more runs on the cluster", timeout_s=40)
         with site.open() as api:
@@ -149,26 +140,6 @@ def test_controller_away_runs_go_on_and_the_rest_is_admitted(cluster: SlurmClust
         "capacity",
         "paused",
     }  # what was due as it was paused
-
-
-def test_a_lost_node_is_told_and_its_program_is_over_before_that(cluster: SlurmCluster, site: Site) -> None:
-    with site.open() as api:
-        site.deployment(api, "d", 'while :; do date +%s.%N > "$SIDE/beat"; sleep 0.1; done', retries=3)
-    with site.supervisor() as supervisor:
-        run_id = started(site, "d")
-        node = int(cluster.command("squeue", "--noheader", f"--name={job_of(site, run_id)}", "--format=%N").strip()[1:])
-        cluster.node_kill(node)
-        try:
-            run = ended(site, run_id, 90)
-            beat = (site.side / "beat").read_text()
-        finally:
-            cluster.node_up(node)
-        assert (run.status, run.reason["code"], run.reason["node"]) == ("failed", "node-failed", f"n{node}")  # type: ignore[index]
-        assert len(run.trace) == 1, "it was tried again"
-        later = time.monotonic() + 1
-        wait_for(lambda: time.monotonic() > later, what="a second")
-        assert (site.side / "beat").read_text() == beat, "its program lives"
-        supervisor.stop()
 
 
 def test_what_somebody_cancels_on_the_cluster_is_told_so(cluster: SlurmCluster, site: Site) -> None:
@@ -189,7 +160,7 @@ def test_what_must_make_room_is_told_so(cluster: SlurmCluster, site: Site) -> No
         site.deployment(api, "d", "sleep 60", slurm={"options": ["--exclusive", "--nodelist=n1"]})
     with site.supervisor() as supervisor:
         run_id = started(site, "d")
-        urgent = ("--partition=urgent", "--nodelist=n1", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
+        urgent = ("--partition=urgent", "--nodelist=n1", "--exclusive", "--output=/dev/null", "--wrap=true")
         cluster.command("sbatch", *urgent, "--job-name=urgent")
         run = ended(site, run_id)
         assert (run.status, run.reason["code"]) == ("failed", "preempted")  # type: ignore[index]
@@ -222,6 +193,27 @@ def test_2_8_a_run_that_only_the_shared_folder_knows_is_entered_and_never_repeat
         supervisor.stop()
     ran = site.lines("ran")
     assert len(ran) == len(set(ran)), "an occurrence ran twice"
+
+
+def test_a_lost_node_is_told_and_its_program_is_over_before_that(cluster: SlurmCluster, site: Site) -> None:
+    with site.open() as api:
+        site.deployment(api, "d", 'while :; do date +%s.%N > "$SIDE/beat"; sleep 0.1; done', retries=3)
+    with site.supervisor() as supervisor:
+        run_id = started(site, "d")
+        node = int(cluster.command("squeue", "--noheader", f"--name={job_of(site, run_id)}", "--format=%N").strip()[1:])
+        cluster.node_kill(node)
+        cluster.give_up(node)
+        try:
+            run = ended(site, run_id, 90)
+            beat = (site.side / "beat").read_text()
+        finally:
+            cluster.node_up(node)
+        assert (run.status, run.reason["code"], run.reason["node"]) == ("failed", "node-failed", f"n{node}")  # type: ignore[index]
+        assert len(run.trace) == 1, "it was tried again"
+        later = time.monotonic() + 1
+        wait_for(lambda: time.monotonic() > later, what="a second")
+        assert (site.side / "beat").read_text() == beat, "its program lives"
+        supervisor.stop()
 
 
 @pytest.mark.kills

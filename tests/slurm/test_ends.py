@@ -134,6 +134,40 @@ def test_a_job_that_was_cancelled_in_the_queue_by_somebody_else_is_not_tried_aga
     assert code(refused) == "cancelled-outside"
 
 
+@pytest.mark.parametrize("said", [{"restarts": 1, "reason": "BeginTime"}, {"state": "REQUEUE_HOLD"}])
+def test_6_10_what_slurm_puts_back_into_its_queue_unbegun_is_left_to_the_driver(stage: Stage, said: dict[str, object]) -> None:
+    """A controller does so where it could not reach the node for the launch, whatever `--no-requeue` says."""
+    executor = stage.executor()
+    executor.launch([stage.request()])
+    stage.submitted()
+    stage.fake.change(NAME, **said)
+    assert isinstance(stage.over(executor), NotLaunched)
+    assert stage.fake.job(NAME)["state"] == "CANCELLED"
+    assert stage.fake.run(NAME) == 0, "it is fenced"
+    assert "claimed before" in (stage.shared / STORE / "run-000001/1/slurm.log").read_text()
+
+
+def test_what_somebody_puts_back_into_the_queue_was_ended_from_outside(stage: Stage) -> None:
+    executor, process = begun(stage)
+    os.killpg(process.pid, signal.SIGTERM)  # as Slurm does
+    process.wait(10)
+    stage.fake.change(NAME, state="PENDING", restarts=1, nodes="", reason="BeginTime")
+    ended = stage.over(executor)
+    assert isinstance(ended, Ended)
+    assert (code(ended), ended.signal) == ("cancelled-outside", 15)
+    assert stage.fake.job(NAME)["state"] == "CANCELLED", "it does not wait there for nothing"
+
+
+def test_what_is_put_back_and_lives_is_ended_before_it_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SILENCE_S", 15.0)
+    executor, process = begun(stage)
+    stage.fake.change(NAME, state="PENDING", restarts=1, nodes="", reason="BeginTime", pid=0)
+    ended = stage.over(executor)
+    assert isinstance(ended, Ended)
+    assert code(ended) == "outcome-unknown"
+    assert process.poll() is not None or process.wait(1) == 128 + 15
+
+
 def test_6_2_a_claim_that_a_crash_left_empty_keeps_the_program_from_running_and_frees_nothing_early(stage: Stage) -> None:
     executor = stage.executor()
     executor.launch([stage.request()])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+import fcntl
+import json
+import os
+import tempfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from tests.support import slurm_cluster
 from tests.support.processes import wait_for
 from tests.support.sites import Site
+from tests.support.slurm_cluster import SlurmCluster
 from wfctl.operations.views import RunView
 
-pytestmark = pytest.mark.xdist_group("slurm")
 _OVER = ("completed", "failed", "cancelled", "exhausted")
 _MARK = 'echo "start $WFCTL_OCCURRENCE" >> $SIDE/{name}; sleep {lasts}; echo "end $WFCTL_OCCURRENCE" >> $SIDE/{name}'
 
@@ -21,9 +23,9 @@ _MARK = 'echo "start $WFCTL_OCCURRENCE" >> $SIDE/{name}; sleep {lasts}; echo "en
 class Scene:
     """All stories played at once by one supervisor, since a cluster takes its time; then each is looked at by itself."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, manual: dict[str, str] | None = None) -> None:
         self.site = site
-        self.manual: dict[str, str] = {}
+        self.manual: dict[str, str] = manual or {}
 
     def play(self) -> None:
         """Make everything, let it go, and wait until it is over."""
@@ -44,7 +46,7 @@ class Scene:
             make(api, "asks", 'if [ -n "$WFCTL_RESUME" ]; then cat "$WFCTL_RESUME" > "$SIDE/asks"; exit 0; fi;'
                  ' echo \'{"message": "go on?"}\' > "$WFCTL_INTERRUPT"; exit 75')  # fmt: skip
             for name in ("skip", "queue", "pair"):
-                make(api, name, _MARK.format(name=name, lasts=2.3))
+                make(api, name, _MARK.format(name=name, lasts=2.3 if name == "queue" else 1.4))
             policies = {"skip": {}, "queue": {"overlap": "queue"}, "pair": {"overlap": "parallel", "max_active_runs": 2}}
             for name, policy in policies.items():
                 trigger = {"kind": "interval", "every": "1s"}
@@ -77,25 +79,24 @@ class Scene:
 
 
 @pytest.fixture(scope="module", params=["local", "slurm"])
-def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    cluster = None
-    if request.param == "slurm":
-        if (why := slurm_cluster.missing()) is not None:
-            pytest.skip(why)
-        cluster = slurm_cluster.SlurmCluster(cpus=16)
-    root = tmp_path_factory.mktemp(request.param)
-    try:
-        if cluster is not None:
-            cluster.start()
-        played = Scene(Site(root, cluster))
-        with played.site.supervisor("--max-concurrent-runs", "20", "--drain-grace-s", "5") as supervisor:
-            played.play()
-            assert supervisor.stop() == 0
-        yield played
-    finally:
-        if cluster is not None:
-            cluster.stop()
-        shutil.rmtree(root, ignore_errors=True)
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """Played once, by whichever process of the test run comes first."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"stories-{request.param}"
+    root.mkdir(exist_ok=True)
+    played = root / "played.json"
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not played.exists():
+            cluster: SlurmCluster | None = request.getfixturevalue("cluster") if request.param == "slurm" else None
+            place = tempfile.mkdtemp(dir=root)
+            made = Scene(Site(Path(place), cluster))
+            with made.site.supervisor("--max-concurrent-runs", "20", "--drain-grace-s", "5") as supervisor:
+                made.play()
+                assert supervisor.stop() == 0
+            played.write_text(json.dumps([place, made.manual]))
+    place, manual = json.loads(played.read_text())
+    return Scene(Site(Path(place), None, is_new=False), manual)
 
 
 def code(run: RunView) -> str | None:
@@ -121,7 +122,7 @@ def test_6_5_a_signal_fails_and_is_named(scene: Scene) -> None:
 
 
 def test_6_10_a_program_that_is_not_there_is_refused_and_said(scene: Scene) -> None:
-    if scene.site.cluster is None:
+    if "missing" not in scene.manual:
         return
     run = scene.seen("missing")
     assert (run.status, code(run), run.reason["errno"]) == ("failed", "launch-failed", 2)  # type: ignore[index]

@@ -15,6 +15,7 @@ from tests.support.story import SETTINGS, FakeService, World
 from tests.support.waiting import wait_for
 from wfctl import init_store
 from wfctl.errors import PreflightFailed
+from wfctl.slurm import tasks
 from wfctl.slurm.absent import MISSING
 from wfctl.slurm.executor import SlurmExecutor
 
@@ -207,3 +208,100 @@ def test_6_10_a_run_that_could_not_be_sent_in_time_is_not_started(world: Cluster
     assert {name: reason["code"] for name, reason in reasons.items() if reason} == {"s": "not-started"}
     other = next(run.run_id for run in world.runs() if run.schedule_id == "patient" and run.status == "admitted")
     world.until(lambda: any(job["name"].endswith(f"{other}-2") for job in world.fake.jobs()), "the other, marked anew")
+
+
+ENDS = {
+    "TIMEOUT": "time-limit",
+    "OUT_OF_MEMORY": "out-of-memory",
+    "PREEMPTED": "preempted",
+    "NODE_FAIL": "node-failed",
+    "CANCELLED": "cancelled-outside",
+    "": "outcome-unknown",  # the controller has forgotten it
+}
+
+
+def test_6_9_each_end_from_outside_has_its_own_reason_and_nothing_is_tried_again(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "SILENCE_S", 0.3)
+    world.given["max_concurrent_runs"] = 20
+    world.deployment(retries=3)
+    for state in ENDS:
+        add(world.store, f"ends-{state.lower() or 'forgotten'}", deployment_id="far")
+    world.clock.advance(MINUTE)
+    world.until(lambda: len(world.fake.jobs()) == len(ENDS), "the jobs")
+    said = {run.schedule_id: run.run_id for run in world.runs()}
+    for state in ENDS:
+        name = f"{said['ends-' + (state.lower() or 'forgotten')]}-1"
+        place = world.shared / world.store.context.ledger.store_id / name.rpartition("-")[0] / "1"
+        (place / "claim").write_text('{"by": "job", "job": "1", "node": "n1", "at": 1}\n')  # its program was begun
+        if state:
+            world.fake.end(name, state, 9)
+        else:
+            world.fake.forget(name)
+    world.until(lambda: all(run.status == "failed" for run in world.runs()), "their ends")
+    world.clock.advance(timedelta(seconds=20))
+    world.step()
+    for state, code in ENDS.items():
+        run = next(run for run in world.runs() if run.schedule_id == f"ends-{state.lower() or 'forgotten'}")
+        assert run.reason is not None
+        assert (run.status, run.reason["code"], [each.k for each in run.trace]) == ("failed", code, [1]), state
+        assert run.reason["effects"]
+    assert len(world.fake.jobs()) == len(ENDS) - 1, "nothing was submitted again"
+
+
+def recording(world: ClusterWorld) -> Path:
+    """Make a deployment whose runs write their name, due in a minute; return the file."""
+    side = world.root.parent / "side"
+    command = ["/bin/sh", "-c", f'echo "$WFCTL_RUN_ID $WFCTL_EXECUTION" >> {side}']
+    world.store.create_deployment(deployment_id="far", command=command, executor="slurm")
+    add(world.store, "s", deployment_id="far")
+    world.until(lambda: True, "a first step")
+    world.clock.advance(MINUTE)
+    return side
+
+
+def test_6_2_a_crash_between_the_mark_and_the_submission_launches_once(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = recording(world)
+    with monkeypatch.context() as nothing:
+        nothing.setattr(SlurmExecutor, "launch", lambda self, requests: None)
+        world.step()
+    assert world.status() == {"admitted": ["far"]}
+    assert world.fake.jobs() == []
+    world.die()
+    world.until(world.fake.jobs, "the job, marked anew")
+    for job in world.fake.jobs():
+        world.fake.run(job["name"])
+    world.until(lambda: world.status() == {"completed": ["far"]}, "its end")
+    assert side.read_text() == "run-000001 2\n", "the first never was, and never can be"
+    assert len(world.fake.jobs()) == 1
+
+
+def test_6_2_a_crash_between_the_submission_and_its_note_launches_once(world: ClusterWorld) -> None:
+    side = recording(world)
+    world.step()
+    wait_for(lambda: world.fake.run_probes() or world.fake.jobs(), "the job")
+    world.die()
+    world.until(lambda: True, "the next supervisor")
+    assert world.status() == {"admitted": ["far"]}
+    world.fake.run("run-000001-1")
+    world.until(lambda: world.status() == {"completed": ["far"]}, "its end")
+    assert side.read_text() == "run-000001 1\n"
+    assert len(world.fake.jobs()) == 1
+
+
+def test_6_2_a_submission_that_arrives_after_its_run_was_settled_runs_nothing(world: ClusterWorld) -> None:
+    side = recording(world)
+    world.step()
+    job = wait_for(lambda: world.fake.run_probes() or world.fake.jobs(), "the job")[0]
+    world.die()
+    world.fake.forget("run-000001-1")  # as though it still were on its way
+    world.until(world.fake.jobs, "the job, marked anew")
+    world.fake.run("run-000001-2")
+    world.until(lambda: world.status() == {"completed": ["far"]}, "its end")
+    with world.fake.state() as state:
+        state["jobs"].append(job)
+    assert world.fake.run("run-000001-1") == 0
+    assert side.read_text() == "run-000001 2\n"

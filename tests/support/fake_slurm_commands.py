@@ -48,6 +48,9 @@ def obey(root: str, command: str, words: list[str]) -> int:
 
 
 def sbatch(state: dict[str, Any], words: list[str]) -> int:
+    if words == ["--version"]:
+        print("slurm 22.05.8")
+        return 0
     options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
     at = next(index for index, word in enumerate(words) if not word.startswith("--"))
     job = {
@@ -91,8 +94,8 @@ def sacct(state: dict[str, Any], words: list[str]) -> int:
     if accounts is None:
         print("Slurm accounting storage is disabled", file=sys.stderr)
         return 1
-    name = _value(words, "--name=")
-    print("\n".join("|".join(pair) for key, pair in accounts.items() if name.endswith(key)))
+    names = _value(words, "--name=").split(",")
+    print("\n".join("|".join([name, *accounts[key]]) for name in names for key in accounts if name.endswith(key)))
     return 0
 
 

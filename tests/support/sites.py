@@ -16,13 +16,16 @@ from wfctl.store.layout import Layout
 class Site:
     """A store whose runs are executed in one place, and a folder that they see."""
 
-    def __init__(self, root: Path, cluster: SlurmCluster | None, *, poll_interval_s: float = 0.2) -> None:
+    def __init__(self, root: Path, cluster: SlurmCluster | None, *, poll_interval_s: float = 0.2, is_new: bool = True) -> None:
+        """`is_new`: False for one that another process made, to be looked at."""
         self.root = root / "store"
         self.side = root / "side"
         self.shared = root / "shared"
         self.cluster = cluster
         self.executor = "local" if cluster is None else "slurm"
         self.environment = clean_environment() | ({} if cluster is None else cluster.environment)
+        if not is_new:
+            return
         for path in (self.side, self.shared):
             path.mkdir(parents=True)
         init_store(self.root).close()
@@ -58,9 +61,15 @@ class Site:
             return api.inspect_run(run_id=run_id)
 
     def runs(self, **filters: Any) -> list[RunView]:
-        """Return runs, oldest first."""
+        """Return runs, oldest first; all of them, page by page."""
+        found: list[RunView] = []
         with self.open() as api:
-            return list(api.list_runs(limit=100, **filters).items)
+            page = api.list_runs(limit=100, **filters)
+            found += page.items
+            while page.next_cursor is not None:
+                page = api.list_runs(limit=100, cursor=page.next_cursor, **filters)
+                found += page.items
+        return found
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file that runs wrote."""

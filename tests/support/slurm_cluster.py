@@ -20,6 +20,7 @@ from types import TracebackType
 
 TOOLS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_COMPLETING_S = 12.0
 _CONF = """ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
@@ -115,12 +116,19 @@ class SlurmCluster:
         return self
 
     def wait_idle(self, within_s: float = 40.0) -> None:
-        """Wait until every node can take jobs; one that Slurm has drained for its own reasons is put back."""
+        """Wait until every node can take jobs; one that Slurm has drained for its own reasons is put back.
+
+        A node whose daemon was killed may never tell of the ends of its jobs, and Slurm waits for minutes: it is taken down
+        first, as an administrator does.
+        """
+        stuck_at = time.monotonic() + _COMPLETING_S
 
         def idle() -> bool:
             said = self.command("sinfo", "--noheader", "--Node", "--format=%N|%T", check=False).split()
             states = dict(line.split("|") for line in said)
             for name, state in states.items():
+                if "comp" in state and time.monotonic() > stuck_at:
+                    self.command("scontrol", "update", f"nodename={name}", "state=down", "reason=stuck", check=False)
                 if "drain" in state or state == "down":
                     self.command("scontrol", "update", f"nodename={name}", "state=resume", check=False)
             return len(states) == self.nodes and all(state in ("idle", "mixed", "allocated") for state in states.values())
@@ -137,12 +145,20 @@ class SlurmCluster:
     def controller_up(self) -> None:
         self._up("slurmctld", "slurmctld", "-D")
 
+    def controller_down(self) -> None:
+        """End the controller; it writes down what it knows first."""
+        self._kill("slurmctld", signal.SIGTERM)
+
     def controller_kill(self, *, is_saved: bool = True) -> None:
         """SIGKILL the controller; `is_saved`: once it has written down the jobs that it has now, which it does seconds late."""
         state, begun = self.root / "state/job_state", time.time()
         if is_saved:
             wait_for(lambda: state.exists() and state.stat().st_mtime > begun + 0.5, "its jobs on disk", 20.0, fails=False)
         self._kill("slurmctld")
+
+    def give_up(self, n: int) -> None:
+        """Have the controller take a killed node for lost now, and not after its timeout."""
+        self.command("scontrol", "update", f"nodename=n{n}", "state=down", "reason=lost")
 
     @property
     def environment(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ What reads a shared folder here does so in a thread and with patience: a network
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -21,7 +22,8 @@ from wfctl.operations.context import Context
 from wfctl.settings import Settings, SlurmSettings, load_settings
 from wfctl.slurm.absent import MISSING, NoCluster
 from wfctl.store.layout import RunPaths
-from wfctl.store.ledger import runs
+from wfctl.store.ledger import executions, runs
+from wfctl.store.ledger.runs import RunRow
 from wfctl.store.rundir import remove_run
 
 if TYPE_CHECKING:
@@ -36,8 +38,15 @@ _T = TypeVar("_T")
 
 
 def executors_of(context: Context, settings: Settings) -> dict[str, Keeper]:
-    """Return the executors beside the keeper, by name; one that the settings do not name refuses and keeps what it holds."""
-    return {SLURM: NoCluster() if settings.slurm is None else slurm_executor(context, settings.slurm, lambda: settings)}
+    """Return the executors beside the keeper, by name; one that the settings do not name refuses and keeps what it holds.
+
+    A folder that is new to the store is made its own: before any mark, so that what a crash leaves marked is looked up there.
+    """
+    if settings.slurm is None:
+        return {SLURM: NoCluster()}
+    with contextlib.suppress(OSError):  # it is said by whom it keeps from something
+        _prepare(context, settings.slurm)
+    return {SLURM: slurm_executor(context, settings.slurm, lambda: settings)}
 
 
 def slurm_executor(context: Context, slurm: SlurmSettings, settings: Callable[[], Settings]) -> SlurmExecutor:
@@ -110,9 +119,10 @@ def recall(context: Context, slurm: SlurmSettings, patience_s: float = PATIENCE_
         unfinished = {run.number for run in runs.unfinished(connection)}
     store_id, own = context.ledger.store_id, context.layout.runs
     try:
+        _prepare(context, slurm, patience_s)
         found = _patiently(lambda: _recall(slurm.shared, store_id, own, following, unfinished), patience_s)
     except OSError as error:
-        return f"the shared folder {slurm.shared} cannot be read: {error.strerror}"
+        return f"the shared folder {slurm.shared} cannot be used: {error.strerror}"
     if found is None:
         return f"the shared folder {slurm.shared} does not answer"
     if found:
@@ -121,6 +131,37 @@ def recall(context: Context, slurm: SlurmSettings, patience_s: float = PATIENCE_
             len(found), slurm.shared, found[0], extra={"action": "slurm_recalled"},
         )  # fmt: skip
     return None
+
+
+def _prepare(context: Context, slurm: SlurmSettings, patience_s: float = PATIENCE_S) -> None:
+    """Make a folder the store's own where neither knows the other yet, and nothing marked may lie elsewhere. Raise OSError."""
+    if not _has_marks(context):
+        _patiently(lambda: _begin(slurm.shared, context.ledger.store_id, context.layout.runs), patience_s)
+
+
+def _begin(shared: Path, store_id: str, own: Path) -> None:
+    from wfctl.slurm.folder import Folder, FolderProblem
+
+    folder = Folder(shared, store_id, own)
+    try:
+        if not folder.check():
+            folder.prepare()
+    except FolderProblem as error:
+        raise OSError(errno.EINVAL, str(error)) from error
+
+
+def _has_marks(context: Context) -> bool:
+    """Tell whether an execution on a cluster is marked and not settled."""
+    with context.ledger.reading() as connection:
+        found = {row.run for row in executions.unsettled(connection)}
+        return any(_is_far(context, run) for number in found if (run := runs.find(connection, number)) is not None)
+
+
+def _is_far(context: Context, run: RunRow) -> bool:
+    """Tell whether a run is executed on a cluster, as far as its deployment can be read."""
+    with contextlib.suppress(WfctlError):
+        return context.deployment(run.deployment, run.deployment_revision)[0].slurm is not None
+    return True
 
 
 def _recall(shared: Path, store_id: str, own: Path, following: int, unfinished: set[int]) -> list[str]:

@@ -16,6 +16,7 @@ from wfctl.value import Value
 
 PATIENCE_S = 60.0  #: for any command; a controller that is away makes each take nine seconds
 _LONGEST_WORDS = 300
+_ACCOUNTED_SINCE = "now-30days"  #: without it `sacct` knows of today alone
 _PASSED_ON = ("SLURM_CONF", "LD_LIBRARY_PATH")  #: nothing else: SBATCH_… and SLURM_… change what the commands do
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NOBODY_ANSWERED = re.compile(
@@ -53,6 +54,11 @@ class JobLine(Value):
         """Tell whether the controller takes it for ended, its processes gone."""
         return self.state in OVER
 
+    @property
+    def is_put_back(self) -> bool:
+        """Tell whether the controller has put it back into the queue after it had begun, or nearly."""
+        return self.state in PUT_BACK or (self.state in WAITING and self.restarts > 0)
+
 
 OVER = frozenset(
     {
@@ -60,6 +66,10 @@ OVER = frozenset(
         "TIMEOUT",
     }
 )  # fmt: skip
+
+
+WAITING = frozenset({"PENDING", "CONFIGURING"})
+PUT_BACK = frozenset({"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 
 
 class Partition(Value):
@@ -138,19 +148,21 @@ class Slurm:
                 found.append(Partition(name=name.rstrip("*"), is_up=state == "up", nodes=nodes, is_default=name.endswith("*")))
         return found
 
-    def accounted(self, name: str) -> tuple[str, str] | None:
-        """Return (state, exit code) that the accounting has kept of a job, `CANCELLED by 0`; None where there is none."""
+    def accounted(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return (state, exit code) that the accounting has kept of jobs, `CANCELLED by 0`, by name.
+
+        Of several with one name it is the last. Nothing where there is no accounting.
+        """
         try:
             said = self._run(
-                "sacct", ["--noheader", "--allocations", "--parsable2", f"--name={name}", "--format=State,ExitCode"]
-            )
+                "sacct",
+                ["--noheader", "--allocations", "--parsable2", f"--user={os.geteuid()}", f"--starttime={_ACCOUNTED_SINCE}",
+                 f"--name={','.join(names)}", "--format=JobName,State,ExitCode"],
+            )  # fmt: skip
         except (Rejected, Unreachable):
-            return None
-        lines = [line for line in said.splitlines() if "|" in line]
-        if not lines:
-            return None
-        state, _, code = lines[-1].partition("|")
-        return state, code
+            return {}
+        lines = (line.split("|") for line in said.splitlines())
+        return {parts[0]: (parts[1], parts[2]) for parts in lines if len(parts) == 3}
 
     def version(self) -> str:
         """Return what `sbatch --version` says. Raise Unreachable where the command cannot be run."""

@@ -77,6 +77,8 @@ def _by_record(found: Evidence, end: End) -> Outcome:
     if isinstance(end.outcome, Refused):
         return replace(end.outcome, message=_on(end.node))
     code = _code(found)
+    if code is None and found.line is not None and found.line.restarts and end.heard:
+        code = "cancelled-outside"  # somebody had its job put back into the queue
     was_from_outside = code == "out-of-memory" or (bool(end.heard) and not end.was_stopped)
     if code is None and end.was_given_up:
         code = "outcome-unknown"

@@ -49,6 +49,8 @@ class Job:
     obeyed_s: float | None = None  #: the grace with which its job was told
     kill_at: float | None = None  #: when Slurm is to end what has not ended by itself
     fenced_at: float = 0.0
+    is_in_doubt: bool = False  #: the controller does not know it, or not who cancelled it
+    put_back: JobLine | None = None  #: as Slurm put it back into its queue, from where it was cancelled
     doubt_since: float | None = None  #: no end and no job any more: its node was asked whether it lives
     end_seen_at: float | None = None
     is_busy: bool = False  #: a task is at work on it

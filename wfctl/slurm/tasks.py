@@ -18,6 +18,7 @@ from wfctl.core.instants import from_micros
 from wfctl.core.model import SlurmNeeds
 from wfctl.keeper.protocol import Ended, LaunchRequest, NotLaunched, Refused, RefusedAt, Started
 from wfctl.slurm.absent import PLACE
+from wfctl.slurm.accounts import Accounts
 from wfctl.slurm.arguments import of_job
 from wfctl.slurm.commands import JobLine, Rejected, Slurm, Unreachable
 from wfctl.slurm.ends import Evidence, Outcome, outcome_of, told, word_of
@@ -57,6 +58,7 @@ class Tasks:
         self._script = script
         self._max_output = max_output
         self.to_cancel: set[str] = set()  #: names of jobs that never will run, and that Slurm may still have
+        self._accounts = Accounts(slurm, self._names_in_doubt)
         self.unseen: SlurmNeeds | None = None  #: what was asked for where no node saw the folder
 
     # -- submitting ------------------------------------------------------------------------------------------------------
@@ -177,9 +179,7 @@ class Tasks:
         """Have what was begun end, and keep from ever beginning what was not. Raise OSError."""
         claim = self._folder.fence(job.run, job.k)
         if claim.is_ours:
-            job.phase, job.fenced_at, job.request = Phase.FENCED, now(), None
-            self.to_cancel.add(job.name)
-            self.cancel_waiting()
+            self._fenced(job)
             return
         grace_s = job.grace_s or 0.0
         self._folder.ask_to_stop(job.run, job.k, grace_s)
@@ -188,6 +188,12 @@ class Tasks:
             self._slurm.cancel([job.name], signal="TERM")
         except Unreachable as error:
             self.away(error)
+
+    def _fenced(self, job: Job) -> None:
+        """It never will run: have its job cancelled, and wait until that is seen."""
+        job.phase, job.fenced_at, job.request = Phase.FENCED, now(), None
+        self.to_cancel.add(job.name)
+        self.cancel_waiting()
 
     def cancel_waiting(self) -> None:
         """Have Slurm forget jobs that never will run; what it does not hear now it is told later."""
@@ -260,7 +266,29 @@ class Tasks:
         finally:
             self.let_go(job)
 
+    def take_back(self, job: Job, line: JobLine) -> None:
+        """Slurm has put its job back into the queue, `--no-requeue` or not: as when a node could not be reached for the launch.
+
+        By it nothing runs any more: what was not begun is left to the driver, which knows whether it is too late (6.10).
+        """
+        try:
+            end = self._folder.end(job.run, job.k)
+            if end is None and self._folder.fence(job.run, job.k).is_ours:
+                self._fenced(job)
+                return
+            if job.put_back is None:
+                job.put_back = line
+                self.to_cancel.add(job.name)
+                self.cancel_waiting()
+            self._settle(job, line)
+            self._folder_answers()
+        except OSError as error:
+            self._folder_failed(error)
+        finally:
+            self.let_go(job)
+
     def _settle(self, job: Job, line: JobLine | None) -> None:
+        line = job.put_back or line
         end = self._folder.end(job.run, job.k, anew=job.doubt_since is not None)
         claim = self._folder.claim(job.run, job.k)
         if claim is not None and claim.is_ours:
@@ -294,8 +322,12 @@ class Tasks:
             is_asked=job.is_asked,
             is_dead=is_dead,
             said="" if end is not None else self._folder.said(job.run, job.k),
-            accounted=self._slurm.accounted(job.name) if needs_accounts and not job.is_asked else None,
+            accounted=self._accounts.of(job.name) if needs_accounts and not job.is_asked else None,
         )
+
+    def _names_in_doubt(self) -> list[str]:
+        """Return the jobs of which the controller has just said too little, or nothing."""
+        return [job.name for job in self._state.living() if job.is_in_doubt and not job.is_asked]
 
     def _doubt(self, job: Job, claim: Claim) -> None:
         """Its program was begun and Slurm has given it up, which does not end a process: ask its node to, and wait."""

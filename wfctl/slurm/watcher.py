@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Condition, Thread
 
-from wfctl.slurm.commands import JobLine, Slurm, Unreachable
+from wfctl.slurm.commands import WAITING, JobLine, Slurm, Unreachable
 from wfctl.slurm.jobs import Job, Phase, State, now
 from wfctl.slurm.pool import Pool, begin
 from wfctl.slurm.probing import Probes
@@ -22,7 +22,8 @@ _AT_ONCE = 32  #: executions followed by one task
 _SOON_S = 0.25  #: after a stop
 _LONGEST_PAUSE_S = 15.0
 _SHARE = 10  #: of the time, a tenth at most is spent on asking
-_LATE_S = 30.0  #: how long Slurm may take to tell of an end that is on record
+_LATE_S = 30.0  #: how long Slurm may take to clean up after an end that is on record, before its word is done without
+_UNTOLD_S = 10.0  #: the same where it does not even know of an end: the node could not tell it
 _LOOK_AGAIN_S = 60.0  #: at nodes that did not see the folder
 
 
@@ -184,16 +185,20 @@ class Watcher:
             return None  # the question is older than its submission
         if job.phase is Phase.FENCED:
             return partial(self._tasks.settle_fenced, job, line, is_away=False)
+        job.is_in_doubt = line is None or line.state == "CANCELLED"
         if line is None or line.is_over:
             return partial(self._tasks.settle, job, line)
+        if line.is_put_back:
+            return partial(self._tasks.take_back, job, line)
         says, said = (line.state, line.reason), None if job.line is None else (job.line.state, job.line.reason)
         is_news = says == said != job.noted  # what it says in passing is not worth a file
         job.line = line
-        if job.end_seen_at is not None and now() > job.end_seen_at + _LATE_S:
+        patience_s = _UNTOLD_S if line.state == "RUNNING" else _LATE_S
+        if job.end_seen_at is not None and now() > job.end_seen_at + patience_s:
             return partial(self._tasks.settle, job, None)
         if job.kill_at is not None and now() > job.kill_at:
             return partial(self._tasks.kill, job)
-        if line.state in ("PENDING", "CONFIGURING"):
+        if line.state in WAITING:
             job.decided.set()
         else:
             running.append(job)
