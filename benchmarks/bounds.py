@@ -73,7 +73,7 @@ BOUNDS = (
     Bound(row=7, key="operation", what="an edit by a command taken up", limit=20.0, unit="ms"),
     Bound(row=7, key="hand", what="a hand edit taken up, after its second", limit=20.0, unit="ms"),
     Bound(row=8, key="decisions", what="decisions a second to croniter alone", limit=0.5, is_least=True, is_strict=True),
-    Bound(row=8, key="memory", what="memory after the last hour to that after the first", limit=1.1, is_strict=True),
+    Bound(row=8, key="memory", what="memory in the last six hours to that in hours 7 to 12", limit=1.1, is_strict=True),
     Bound(row=9, key="warm", what="a page at the end to one at the start, warm", limit=1.3),
     Bound(row=9, key="cold", what="a page at the end to one at the start, cold", limit=1.3),
     Bound(row=9, key="command", what="`occurrences` in a pipe to a hello world", limit=1.6, is_strict=True),

@@ -327,7 +327,7 @@ def measure(
     different: bool = False,
     show: Callable[[int, dict[str, float]], None] = lambda hour, figures: None,
 ) -> dict[str, Any]:
-    """Play the day; return decisions a second to croniter's next instants a second, and the memory at its end to its begin."""
+    """Play the day; return decisions a second to croniter's next instants a second, and how memory grew."""
     from wfctl import open_store
     from wfctl.cli.supervise import _NEW_OBJECTS
     from wfctl.store.ledger import checkpoints
@@ -376,8 +376,9 @@ def measure(
         "decisions_ratio_median_hour": ratios[len(ratios) // 2],
         "decisions_and_log_ratio": day.alone.spent.us / (day.rounds.us + day.log.us),
         "mib_first_hour": memory[0],
-        "mib_last_hour": memory[-1],
-        "memory_ratio": memory[-1] / memory[0],
+        "mib_second_quarter": max(memory[hours // 4 : hours // 2] or memory),
+        "mib_last_quarter": max(memory[-hours // 4 :]),
+        "memory_ratio": max(memory[-hours // 4 :]) / max(memory[hours // 4 : hours // 2] or memory),
         "by_hour": by_hour,
     }
 
