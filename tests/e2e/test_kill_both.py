@@ -51,7 +51,7 @@ MANY = int(os.environ.get("WFCTL_TEST_KILLS_MANY", "10000"))
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [
-        pytest.param(int(os.environ.get("WFCTL_TEST_KILLS", "20")), SEED, id="some-kills"),
+        pytest.param(int(os.environ.get("WFCTL_TEST_KILLS", "12")), SEED, id="some-kills"),
         pytest.param(300, 12, id="300-kills", marks=pytest.mark.kills),
         pytest.param(MANY, 13, id="many-kills", marks=pytest.mark.kills),
     ],

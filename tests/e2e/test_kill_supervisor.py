@@ -28,7 +28,7 @@ LIMITS = {"skip": 1, "queue": 1, "pair": 2, "latest": 1, "brisk": 1}
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [
-        pytest.param(int(os.environ.get("WFCTL_TEST_KILLS", "20")), 1, id="some-kills"),
+        pytest.param(int(os.environ.get("WFCTL_TEST_KILLS", "10")), 1, id="some-kills"),
         pytest.param(300, 2, id="300-kills", marks=pytest.mark.kills),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chance import times
 from tests.support.schedules import add, at, cron
 from tests.support.story import World
 from tests.support.timeline import Story, after, cuts, damages
@@ -22,7 +23,7 @@ from wfctl.operations import audit
 from wfctl.operations.views import AuditView
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-PARTS, STORIES = 4, 6
+PARTS, STORIES = 4, times(3)
 
 
 def audited(world: World, schedule_id: str = "tick", **asked: Any) -> AuditView:
@@ -75,7 +76,7 @@ def _must_balance(story: Story, seed: int) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_5_15_every_single_damage_is_found(tmp_path: Path, part: int) -> None:
-    for seed in range(1000 + part, 1000 + 5 * PARTS, PARTS):
+    for seed in range(1000 + part, 1000 + times(2) * PARTS, PARTS):
         story = Story(tmp_path / str(seed), seed)
         story.play(30)
         store, chance = story.world.store, random.Random(seed)

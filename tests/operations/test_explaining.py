@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chance import times
 from tests.support.schedules import add, at, cron
 from tests.support.story import World
 from tests.support.timeline import Story
@@ -20,7 +21,7 @@ from wfctl.operations.views import ExplanationView, from_json
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 EVERY_20 = cron("*/20 * * * *")
-STORIES, PARTS = 3, 4
+STORIES, PARTS = times(2), 4
 
 
 def explained(world: World, instant: datetime | str, schedule_id: str = "etl") -> ExplanationView:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chance import times
 from tests.support.rounds import Rounds, add_some, preflight, rows_of
 from tests.support.schedules import MINUTELY, add, at
 from wfctl.core.model import Status
@@ -67,7 +68,7 @@ def change(rounds: Rounds, chance: random.Random) -> None:
                 other.update_schedule(schedule_id=name, expected_revision=revision, lateness=f"{chance.randrange(1, 90)}s")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(times(8)))
 def test_what_was_prepared_is_what_would_be_decided(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     ours = Rounds.new(tmp_path / "ours", slots=chance.choice([1, 3, 6, 50]))

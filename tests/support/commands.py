@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import forks
 from tests.support.terminal import Seen, Terminal, at_terminal
 from tests.support.waiting import wait_for
 
@@ -53,9 +54,10 @@ class Wfctl:
 
     def bytes(self, *words: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
         """Run a command in pipes."""
-        return subprocess.run(
-            self.argv(*words), input=stdin, capture_output=True, env={**self.environ, **environ}, timeout=60, check=False
-        )
+        given = {**self.environ, **environ}
+        if type(self).argv is Wfctl.argv:
+            return forks.run(words, given, stdin, 60)
+        return subprocess.run(self.argv(*words), input=stdin, capture_output=True, env=given, timeout=60, check=False)
 
     def __call__(self, *words: str, stdin: str = "", **environ: str) -> Done:
         done = self.bytes(*words, stdin=stdin.encode(), **environ)

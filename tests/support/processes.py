@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support import forks
+
 WFCTL = [sys.executable, "-m", "wfctl"]
 
 
@@ -33,15 +35,13 @@ def clean_environment(**extra: str) -> dict[str, str]:
 
 def wfctl(store: Path, *arguments: str, check: bool = True, **extra: Any) -> subprocess.CompletedProcess[str]:
     """Run a command of wfctl on a store to its end."""
-    done = subprocess.run(
-        [*WFCTL, "--store", str(store), *arguments],
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        timeout=60,
-        check=False,
-        **extra,
-    )
+    words = ["--store", str(store), *arguments]
+    if extra:
+        argv = [*WFCTL, *words]
+        done = subprocess.run(argv, capture_output=True, text=True, env=clean_environment(), timeout=60, check=False, **extra)
+    else:
+        ended = forks.run(words, clean_environment(), b"", 60)
+        done = subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
     assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -105,8 +105,8 @@ def test_a_board_looks_as_it_did(width: int, height: int, paint: Paint) -> None:
     assert paint.unicode or shown.isascii()
 
 
-@pytest.mark.parametrize("width", [1, 7, 20, 39, 80, 133, 400])
-@pytest.mark.parametrize("height", [1, 2, 3, 5, 9, 15, 24, 70])
+@pytest.mark.parametrize("width", [1, 7, 39, 80, 400])
+@pytest.mark.parametrize("height", [1, 2, 3, 5, 9, 24, 70])
 def test_nothing_is_ever_larger_than_the_screen(width: int, height: int) -> None:
     wide = replace(GLANCE, blocked=(("全角" * 30, "x" * 5000),), going=(going(1, "あ" * 90, since=ago(days=400)),) * 80)
     for board in (BOARD, replace(BOARD, glance=EMPTY, lately=()), replace(BOARD, glance=wide, supervisor=None)):

@@ -210,7 +210,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @given(words=lines())
 @settings(
-    max_examples=int(os.environ.get("WFCTL_FUZZ", "600")),
+    max_examples=int(os.environ.get("WFCTL_FUZZ", "250")),
     deadline=None,
     derandomize="WFCTL_FUZZ" not in os.environ,
     suppress_health_check=list(HealthCheck),

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.chance import times
 from wfctl.core.cron import RULES, Expression, ExpressionRefused, FieldRule, parse_expression
 from wfctl.core.model import CronTrigger
 from wfctl.core.preview import preview
@@ -236,12 +237,12 @@ def test_the_words_of_an_example_mean_its_fields(text: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_words_mean_the_fields_over_thousands_of_expressions(seed: int) -> None:  # contract 4.1, 4.6
-    for expression in expressions(seed, 2500):
+    for expression in expressions(seed, times(700)):
         means_its_fields(expression)
 
 
 def test_the_words_of_each_field_mean_its_values() -> None:
-    for expression in expressions(99, 1500):
+    for expression in expressions(99, times(1000)):
         minute, hour, day, month, weekday = field_readings(expression)
         assert numbers(minute, "minute", MINUTES) == set(expression.minute.values), minute
         assert numbers(hour, "hour", HOURS) == set(expression.hour.values), hour
@@ -255,7 +256,7 @@ def test_the_words_of_each_field_mean_its_values() -> None:
 def test_the_words_mean_the_instants(seed: int) -> None:  # contract 4.2, 4.6
     """From a random time on the next instants are exactly the minutes that the words say, however far apart they are."""
     chance = random.Random(1000 + seed)
-    for expression in expressions(1000 + seed, 300):
+    for expression in expressions(1000 + seed, times(120)):
         trigger = CronTrigger(expression.text, "UTC")
         meaning = read(reading_of(trigger))
         after = datetime(
@@ -292,7 +293,7 @@ def said(meaning: Meaning, after: datetime, count: int) -> Iterator[datetime]:
 
 @pytest.mark.parametrize("zone", ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Tehran"])
 def test_at_a_clock_change_only_marked_instants_are_not_what_the_words_say(zone: str) -> None:  # contract 4.2, 4.6
-    for expression in expressions(7, 60):
+    for expression in expressions(7, times(20)):
         trigger = CronTrigger(expression.text, zone)
         meaning = read(reading_of(trigger))
         for month in (3, 4, 10, 11):

@@ -56,6 +56,15 @@ def run(starter: Starter, place: Path, script: str, *, umask: int = 0o027, stdin
         os.close(err)
 
 
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """A batch leaves a keeper's umask behind, and who tests here is no keeper."""
+    before = os.umask(0o077)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @BOTH
 def test_6_4_what_a_process_begins_with(kind: type[Starter], tmp_path: Path) -> None:
     before = os.umask(0o077)
