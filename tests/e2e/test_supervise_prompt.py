@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -120,7 +121,10 @@ def test_5_14_an_idle_supervisor_does_not_wake_up(tmp_path: Path) -> None:
         tasks = Path(f"/proc/{supervisor.process.pid}/task")
 
         def switches() -> int:
-            lines = [line for task in tasks.iterdir() for line in (task / "status").read_text().splitlines()]
+            lines: list[str] = []
+            for task in tasks.iterdir():
+                with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+                    lines += (task / "status").read_text().splitlines()
             return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
         wait_for(lambda: _is_still(switches, 1.2), timeout_s=5, what="1.2 s without a wake-up")
