@@ -30,7 +30,7 @@ from wfctl.keeper.protocol import (
     decode,
     encode,
     hello_from,
-    report_from,
+    reports_from,
     socket_name,
     standing_from,
 )
@@ -216,9 +216,9 @@ class KeeperClient:
             self._take_in(decode(line))
 
     def _take_in(self, message: Message) -> None:
-        report = report_from(message)
-        if report is not None:
-            self._reports.append(report)
+        reports = reports_from(message)
+        if reports is not None:
+            self._reports += reports
         else:
             self._answers.append(message)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from wfctl.core.instants import from_micros, to_micros
 
@@ -223,6 +223,45 @@ class Ended:
         }
 
 
+class End(NamedTuple):
+    """What `Ended` says, as it travels: of very many that end together a list of such lists. Times are microseconds."""
+
+    run: str
+    k: int
+    pid: int
+    started_at: int
+    ended_at: int
+    exit_status: int | None
+    signal: int | None
+    cpu_us: int
+    max_rss_bytes: int
+    left_behind: int
+    recorded: bool = True
+    speaks: bool = True
+
+    def report(self) -> Ended:
+        """Return it as a driver has it. Raise ValueError, TypeError or OverflowError for what is none."""
+        run, k, pid, started_at, ended_at, exit_status, signal, cpu_us, max_rss_bytes, left_behind, recorded, speaks = self
+        check_execution(run, k)
+        for number in (pid, started_at, ended_at, cpu_us, max_rss_bytes, left_behind):
+            if type(number) is not int:
+                raise ValueError(f"{number!r} is not a whole number")
+        return Ended(
+            run=run,
+            k=k,
+            pid=pid,
+            started_at=from_micros(started_at),
+            ended_at=from_micros(ended_at),
+            exit_status=exit_status,
+            signal=signal,
+            cpu_us=cpu_us,
+            max_rss_bytes=max_rss_bytes,
+            left_behind=left_behind,
+            recorded=bool(recorded),
+            speaks=bool(speaks),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotLaunched:
     """An executor, asked to launch an execution, has proved that it never was launched and never will be (6.10)."""
@@ -362,16 +401,31 @@ def launch_from(message: Message) -> LaunchRequest:
 
 def execution_of(message: Message) -> tuple[str, int]:
     """Given any message about an execution, return (run, k). Raise ValueError or KeyError when it names none."""
-    run, k = _text(message, "run"), _whole(message, "k")
-    if not run or len(run) > 64 or not run.isascii() or k < 1:
-        raise ValueError(f"({run!r}, {k}) is no execution")
+    run, k = message["run"], message["k"]
+    check_execution(run, k)
     return run, k
 
 
+def check_execution(run: object, k: object) -> None:
+    """Raise ValueError for what names no execution."""
+    if not isinstance(run, str) or type(k) is not int:
+        raise ValueError("run is not text, or k not a whole number")
+    if not run or len(run) > 64 or not run.isascii() or k < 1:
+        raise ValueError(f"({run!r}, {k}) is no execution")
+
+
 def report_from(message: Message) -> Report | None:
-    """Given a message of a keeper, return its report, or None when it is of another kind."""
+    """Given a message about one execution, return its report, or None when it is of another kind."""
     reader = _REPORTS.get(message.get("op", ""))
     return reader(message) if reader else None
+
+
+def reports_from(message: Message) -> list[Report] | None:
+    """Given a message of a keeper, return what it reports, or None when it is of another kind."""
+    if message.get("op") == "ends":
+        return [End(*each).report() for each in message["ends"]]
+    report = report_from(message)
+    return None if report is None else [report]
 
 
 def standing_from(message: Message) -> Standing:

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 from wfctl.keeper.journal import Journal, JournalFull
-from wfctl.keeper.protocol import Ended, Refused
+from wfctl.keeper.protocol import End, Refused
 from wfctl.keeper.records import encode_record, write_record, write_record_unsynced
 
 _THREADS = 3  # so that a file system can take many syncs as one
@@ -35,7 +35,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Recording:
     """One record to write."""
 
-    outcome: Ended | Refused
+    outcome: End | Refused
     directory: str
     is_durable: bool = False
     speaks: bool = True  #: False: its directory has none of the files that a driver would read

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wfctl.core.instants import from_micros, to_micros
-from wfctl.keeper.protocol import Ended, Refused, RefusedAt
+from wfctl.keeper.protocol import End, Ended, Refused, RefusedAt
 from wfctl.linux import rename_anew
 
 RECORD_NAME = "exit"
@@ -84,7 +84,7 @@ def take_spare(spare: str, directory: str) -> None:
         os.rename(spare, root)  # noqa: PTH104
 
 
-def write_record(directory: int, outcome: Ended | Refused) -> None:
+def write_record(directory: int, outcome: Ended | End | Refused) -> None:
     """Given a descriptor of `runs/ID/k`, write its reserved exit record. Durable once it returns. Raise OSError when it is not.
 
     Order: the content first, then its name, which the launch may have made a moment ago.
@@ -111,13 +111,14 @@ def write_record_unsynced(directory: str, record: bytes) -> None:
         os.close(descriptor)
 
 
-def encode_record(outcome: Ended | Refused) -> bytes:
+def encode_record(outcome: Ended | End | Refused) -> bytes:
     """Given how an execution went, return the bytes of its record."""
     run = outcome.run.encode("ascii")
     if isinstance(outcome, Refused):
         place, at = _PLACES.index(outcome.what), to_micros(outcome.at)
         body = _BODY.pack(_MAGIC, _KINDS["refused"], place, outcome.k, run, 0, outcome.errno, at, at, _NONE, _NONE, 0, 0, 0)
     else:
+        began, ended = outcome.started_at, outcome.ended_at
         body = _BODY.pack(
             _MAGIC,
             _KINDS["ended"],
@@ -126,8 +127,8 @@ def encode_record(outcome: Ended | Refused) -> bytes:
             run,
             outcome.pid,
             0,
-            to_micros(outcome.started_at),
-            to_micros(outcome.ended_at),
+            began if isinstance(began, int) else to_micros(began),
+            ended if isinstance(ended, int) else to_micros(ended),
             _NONE if outcome.exit_status is None else outcome.exit_status,
             _NONE if outcome.signal is None else outcome.signal,
             outcome.cpu_us,

@@ -23,14 +23,13 @@ from wfctl.keeper.marks import Marks
 from wfctl.keeper.protocol import (
     MAX_FRAME,
     SOCKET_NAME,
-    Ended,
+    End,
     Holding,
     KeeperHello,
     LaunchRequest,
     Message,
     Refused,
     RefusedAt,
-    Report,
     Standing,
     decode,
     encode,
@@ -47,6 +46,7 @@ _MAX_CONNECTIONS = 100
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.25  # how often a stopped group is looked at
 _LONGEST_BATCH_S = 0.5  # so long at most may launching put off reports and reaping
 _NO_DESCRIPTOR_S = 0.02
+_ENDS_IN_A_LINE = 256
 _LONGEST_WAIT_S = 3600.0
 _FOREVER_S = 1e9
 _SILENT_LOOKS = 3  # a group in which so often in a row nobody alive was seen is gone
@@ -71,7 +71,7 @@ class KeeperServer:
         self._unsettled: dict[Key, Execution | None] = {}  # until the exit record is durable; None: refused
         self._stopping: dict[Key, Execution] = {}
         self._fresh: list[Execution] = []  # launched in this round, not yet reported
-        self._untold: dict[Key, Ended | Refused] = {}  # over, and no living driver has been told
+        self._untold: dict[Key, End | Refused] = {}  # over, and no living driver has been told
         self._launched, self._forbidden = Marks(), Marks()
         self._batch_ends_at = 0.0
         self._is_leaving = False
@@ -219,22 +219,17 @@ class KeeperServer:
             wanted = select.EPOLLIN | (select.EPOLLOUT if connection.watches_write else 0)
             self._epoll.modify(connection.fileno(), wanted)
 
-    def _report(self, reports: list[Report], silent: Collection[Key] = ()) -> None:
-        """Tell the drivers. `silent`: executions that left no file by which they say more than how they ended."""
-        if not reports:
+    def _report(self, messages: list[Message], over: Collection[End | Refused] = ()) -> None:
+        """Tell the drivers. `over`: what has ended by these messages."""
+        if not messages:
             return
-        messages = [report.to_message() for report in reports]
-        if silent:
-            for message in messages:
-                message["speaks"] = (message["run"], message["k"]) not in silent
         lines = b"".join(map(encode, messages))
-        over = [report for report in reports if isinstance(report, (Ended, Refused))]
-        for report in over:
-            self._untold[report.run, report.k] = report
+        for outcome in over:
+            self._untold[outcome.run, outcome.k] = outcome
         for connection in self._connections.values():
             if connection.is_driver and not connection.is_broken:
                 connection.write(lines)
-                connection.owed.extend((report.run, report.k) for report in over)
+                connection.owed.extend((outcome.run, outcome.k) for outcome in over)
 
     # Launching
 
@@ -267,7 +262,7 @@ class KeeperServer:
             self._unsettled[key] = None
             self._recorder.submit(Recording(refused, directory))
         else:
-            self._report([refused])
+            self._report([refused.to_message()], [refused])
 
     def _report_fresh(self) -> None:
         """Tell of what was launched in this round, all together: what need not be done between two launches is done here.
@@ -280,7 +275,7 @@ class KeeperServer:
         self._fresh.clear()
         for execution in running:
             execution.start_time = process_start_time(execution.pid) or 0  # not reaped yet, so it is still there
-        self._report([execution.started() for execution in running])
+        self._report([execution.started().to_message() for execution in running])
 
     # Ending
 
@@ -323,18 +318,22 @@ class KeeperServer:
         with contextlib.suppress(OSError):  # no descriptor free: then nobody can be counted
             count_left_behind(over, self._running.keys())
         for execution in over:
-            self._recorder.submit(Recording(execution.ended(), execution.directory))
+            self._recorder.submit(Recording(execution.end(), execution.directory))
 
     def _take_in_recordings(self) -> None:
-        reports: list[Report] = []
-        silent: set[Key] = set()
+        ends: list[End] = []
+        refused: list[Refused] = []
         for recording in self._recorder.collect():
             outcome = recording.outcome
             self._unsettled.pop((outcome.run, outcome.k), None)
-            reports.append(outcome if recording.is_durable else replace(outcome, recorded=False))
-            if not recording.speaks:
-                silent.add((outcome.run, outcome.k))
-        self._report(reports, silent)
+            if isinstance(outcome, Refused):
+                refused.append(outcome if recording.is_durable else replace(outcome, recorded=False))
+            else:
+                ends.append(outcome._replace(recorded=recording.is_durable, speaks=recording.speaks))
+        messages = [each.to_message() for each in refused]
+        for first in range(0, len(ends), _ENDS_IN_A_LINE):
+            messages.append({"op": "ends", "ends": ends[first : first + _ENDS_IN_A_LINE]})
+        self._report(messages, [*refused, *ends])
 
     # Stopping
 
@@ -405,7 +404,7 @@ class KeeperServer:
         outcome = self._untold.get(key)
         if isinstance(outcome, Refused):
             return Standing(run=run, k=k, state=Holding.ENDED, refused=outcome)
-        return Standing(run=run, k=k, state=Holding.ENDED, ended=outcome)
+        return Standing(run=run, k=k, state=Holding.ENDED, ended=None if outcome is None else outcome.report())
 
     def _list(self) -> list[Message]:
         return [self._standing(key).to_message() for key in (*self._unsettled, *self._untold)]

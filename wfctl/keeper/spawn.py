@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from wfctl.core.instants import from_micros
-from wfctl.keeper.protocol import Ended, LaunchRequest, RefusedAt, Started
+from wfctl.keeper.protocol import End, LaunchRequest, RefusedAt, Started
 from wfctl.keeper.records import reserve, take_spare
 from wfctl.keeper.starting import DirectoryRefused, Streams, best_starter
 from wfctl.linux import boot_id
@@ -53,20 +53,11 @@ class Execution:
         at = from_micros(self.started_at)
         return Started(run=self.run, k=self.k, pid=self.pid, start_time=self.start_time, boot_id=boot_id(), at=at)
 
-    def ended(self) -> Ended:
+    def end(self) -> End:
         code = os.waitstatus_to_exitcode(self.wait_status or 0)
-        return Ended(
-            run=self.run,
-            k=self.k,
-            pid=self.pid,
-            started_at=from_micros(self.started_at),
-            ended_at=from_micros(self.ended_at),
-            exit_status=code if code >= 0 else None,
-            signal=-code if code < 0 else None,
-            cpu_us=self.cpu_us,
-            max_rss_bytes=self.max_rss_bytes,
-            left_behind=self.left_behind,
-        )
+        status, signal = (code, None) if code >= 0 else (None, -code)
+        times = self.started_at, self.ended_at
+        return End(self.run, self.k, self.pid, *times, status, signal, self.cpu_us, self.max_rss_bytes, self.left_behind)
 
 
 class Refusal(Exception):
