@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import wait_for
-from wfctl.store.ledger import Ledger
+from wfctl.store.ledger import Ledger, checkpoints
 from wfctl.supervisor.checkpoints import Checkpoints
 
 
@@ -116,3 +116,13 @@ def test_a_log_that_cannot_be_moved_stays_without_ado(
         wait_for(lambda: not found._worker.is_busy, "it was tried")
     assert [(each.levelname, each.exc_info) for each in caplog.records] == [("DEBUG", None)]
     found.close()
+
+
+@pytest.mark.parametrize(("schedules", "kib"), [(0, 2048), (100, 2064), (6000, 3048), (100_000, 16384)])
+def test_what_is_held_of_the_ledger_goes_by_the_schedules_not_by_the_history(schedules: int, kib: int) -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE schedules (number INTEGER PRIMARY KEY)")
+    connection.executemany("INSERT INTO schedules VALUES (?)", ((number,) for number in range(schedules)))
+    checkpoints.hold_more(connection)
+    assert connection.execute("PRAGMA cache_size").fetchone()[0] == -kib
+    connection.close()

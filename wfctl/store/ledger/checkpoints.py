@@ -14,7 +14,8 @@ from pathlib import Path
 from wfctl.store.ledger.connection import open_beside, translated
 
 _AT_LAST = 32_768  #: pages of the log, 128 MiB, at which even an urgent commit moves them: nobody else has come to it
-_HELD_KIB = 16_384  #: SQLite's own 2 MiB are less than one such round writes
+_LEAST_KIB, _MOST_KIB = 2_048, 16_384  #: held of the ledger; the first is SQLite's own
+_SCHEDULES_A_KIB = 6
 _SPARE = 256  #: free pages that are kept: what is written next goes there
 _AT_ONCE = 64  #: pages given back in one transaction
 
@@ -25,11 +26,12 @@ def leave(connection: sqlite3.Connection) -> None:
 
 
 def hold_more(connection: sqlite3.Connection) -> None:
-    """Have a connection that writes all the time hold more pages: a round of many schedules touches as many of each index.
+    """Have a connection that writes all the time hold more pages where there are very many schedules.
 
-    They are only taken where there is so much to hold.
+    A round of many touches as many pages of each index. With few, what SQLite holds by itself is enough for any history.
     """
-    connection.execute(f"PRAGMA cache_size = -{_HELD_KIB}")
+    count = int(connection.execute("SELECT count(*) FROM schedules").fetchone()[0])
+    connection.execute(f"PRAGMA cache_size = -{min(_LEAST_KIB + count // _SCHEDULES_A_KIB, _MOST_KIB)}")
 
 
 @contextlib.contextmanager
