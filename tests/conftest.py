@@ -29,8 +29,9 @@ _bytecode = pytest.StashKey[str | None]()
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the folder below which every `tmp_path` lies; `--basetemp DIR` goes over it, and keeps what failed."""
     config.stash[_made] = []
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; what is started would inherit it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:  # in the background of a shell; what is started would inherit it
+            signal.signal(number, usual)
     worker = getattr(config, "workerinput", None)
     if worker is not None and worker.get("bytecode"):
         sys.pycache_prefix, sys.dont_write_bytecode = worker["bytecode"], False

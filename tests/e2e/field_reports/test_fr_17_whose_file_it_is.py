@@ -68,6 +68,8 @@ def test_fr_17_a_definition_that_others_may_write_is_not_executed(
         wait_for(lambda: witness.runs("two"), what="a run of it while it was trusted")
         distort(path)
     wait_for(lambda: "schedule two is blocked" in supervisor.text(), what="a line in the log")
+    active = "admitted,running"
+    wait_for(lambda: not place.store.list_runs(schedule_id="two", status=active).items, what="what was admitted before")
     before = len(witness.runs("two"))
     others = len(witness.runs("one"))
     wait_for(lambda: len(witness.runs("one")) > others + 2, what="the other one")
