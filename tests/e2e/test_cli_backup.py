@@ -43,8 +43,10 @@ def test_taken_beside_a_supervisor_put_back_and_started(tmp_path: Path) -> None:
         place.every_second("s")
         supervisor = place.supervisor()
         place.until(place.run(1).run_id, "completed")
+        begun = datetime.now(UTC)
         for _ in range(3):
             done = command(place.root, "store", "backup", str(backup), "--yes")
+        ended = datetime.now(UTC)
         assert "backup of " in done.stdout
         assert backup.stat().st_mode & 0o777 == 0o600
         refused = command(place.root, "store", "restore", str(backup), "--yes", check=False)
@@ -54,7 +56,10 @@ def test_taken_beside_a_supervisor_put_back_and_started(tmp_path: Path) -> None:
         wait_for(lambda: len(place.store.list_runs(limit=100).items) >= known + 3, what="more runs than the backup knows")
         assert supervisor.stop() == 0
         rows = place.store.list_schedule_occurrences(schedule_id="s", limit=100).items
-        assert all(row.lateness_s is None or row.lateness_s < 0.5 for row in rows), "a backup held an admission up"
+        meanwhile, otherwise = [0.0], [0.25]  # the machine itself may be slow
+        for row in rows:
+            (meanwhile if begun <= row.instant <= ended else otherwise).append(row.lateness_s or 0.0)
+        assert max(meanwhile) <= 2 * max(otherwise), "a backup held an admission up"
         last = max(run.run_id for run in place.store.list_runs(limit=100).items)
         place.store.close()
         done = command(place.root, "store", "restore", str(backup), "--yes")
