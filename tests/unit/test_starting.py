@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -27,6 +29,10 @@ def stay_here() -> Iterator[None]:
     before = os.getcwd()  # noqa: PTH109
     yield
     os.chdir(before)
+
+
+def unlimited(is_job: bool) -> None:
+    """The limits stay as they are."""
 
 
 def job(
@@ -70,10 +76,10 @@ def own_umask() -> Iterator[None]:
 
 @CLEAN
 @BOTH
-def test_6_4_what_a_process_begins_with(kind: type[Starter], tmp_path: Path) -> None:
+def test_6_4_what_a_process_begins_with(kind: type[VforkStarter | SpawnStarter], tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        code, said, wrong = run(kind(), tmp_path, LOOK)
+        code, said, wrong = run(kind(unlimited), tmp_path, LOOK)
         assert os.umask(0o077) == 0o077
     finally:
         os.umask(before)
@@ -86,18 +92,18 @@ def test_6_4_what_a_process_begins_with(kind: type[Starter], tmp_path: Path) -> 
 
 
 @BOTH
-def test_a_file_can_be_its_standard_input(kind: type[Starter], tmp_path: Path) -> None:
+def test_a_file_can_be_its_standard_input(kind: type[VforkStarter | SpawnStarter], tmp_path: Path) -> None:
     (tmp_path / "in").write_text("given")
     descriptor = os.open(tmp_path / "in", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        assert run(kind(), tmp_path, "cat", stdin=descriptor)[1] == "given"
+        assert run(kind(unlimited), tmp_path, "cat", stdin=descriptor)[1] == "given"
     finally:
         os.close(descriptor)
 
 
 @BOTH
-def test_what_cannot_be_started_is_told_and_leaves_no_child(kind: type[Starter], tmp_path: Path) -> None:
-    starter = kind()
+def test_what_cannot_be_started_is_told_and_leaves_no_child(kind: type[VforkStarter | SpawnStarter], tmp_path: Path) -> None:
+    starter = kind(unlimited)
     streams = (None, 1, 2)
     plain = tmp_path / "plain"
     plain.write_text("#!/nowhere\n")
@@ -123,14 +129,14 @@ def test_what_cannot_be_started_is_told_and_leaves_no_child(kind: type[Starter],
 
 
 def test_a_word_that_comes_late_is_not_taken_for_another_process(tmp_path: Path) -> None:
-    starter = VforkStarter()
+    starter = VforkStarter(unlimited)
     os.write(starter._writer, b"OSError:2:")  # as if a fork without vfork had told of its end only now
     assert run(starter, tmp_path, "sleep 2; exit 3")[0] == 3
 
 
 @CLEAN
 def test_the_cheaper_way_is_taken_here() -> None:
-    assert isinstance(best_starter(), VforkStarter)
+    assert isinstance(best_starter(unlimited), VforkStarter)
 
 
 def test_it_is_not_where_a_program_would_find_a_hidden_signal_ignored() -> None:
@@ -138,7 +144,7 @@ def test_it_is_not_where_a_program_would_find_a_hidden_signal_ignored() -> None:
         "import ctypes, os, sys\n"
         "from wfctl.keeper import starting\n"
         "from wfctl.linux import Spawner\n"
-        "print(type(starting.best_starter()).__name__)\n"
+        "print(type(starting.best_starter(lambda is_job: None)).__name__)\n"
     )
     ignoring = (
         "import os, sys\n"
@@ -167,14 +173,39 @@ def test_where_the_interpreter_has_another_function_the_other_way_is_taken(monke
         import _posixsubprocess
 
         monkeypatch.setattr(_posixsubprocess, "fork_exec", other)
-    assert isinstance(starting.best_starter(), SpawnStarter)
+    assert isinstance(starting.best_starter(unlimited), SpawnStarter)
 
 
 @CLEAN
 def test_a_child_keeps_no_signal_that_python_ignores(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        said = run(VforkStarter(), tmp_path, "cat /proc/self/status")[1]
+        said = run(VforkStarter(unlimited), tmp_path, "cat /proc/self/status")[1]
     finally:
         signal.signal(signal.SIGXFSZ, before)
     assert "SigIgn:\t0000000000000000" in said
+
+
+@BOTH
+def test_streams_may_have_numbers_beyond_the_limit_of_the_job(kind: type[VforkStarter | SpawnStarter], tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asked: list[bool] = []
+
+    def limits(is_job: bool) -> None:
+        asked.append(is_job)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64 if is_job else before[0], before[1]))
+
+    (tmp_path / "out").touch()
+    low = os.open(tmp_path / "out", os.O_RDWR | os.O_CLOEXEC)
+    high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 200)
+    try:
+        starter = kind(limits)
+        asked.clear()
+        with starter.batch():
+            pid = starter.start(job("/bin/sh", ["sh", "-c", "ulimit -n"]), (None, high, high))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert os.pread(low, 100, 0) == b"64\n"
+        assert asked == [True, False] and resource.getrlimit(resource.RLIMIT_NOFILE) == before
+    finally:
+        os.close(low)
+        os.close(high)

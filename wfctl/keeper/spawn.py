@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from wfctl.core.instants import from_micros
 from wfctl.keeper.protocol import End, LaunchRequest, RefusedAt, Started
 from wfctl.keeper.records import reserve, take_spare
-from wfctl.keeper.starting import DirectoryRefused, Streams, best_starter
+from wfctl.keeper.starting import DirectoryRefused, best_starter
 from wfctl.linux import boot_id
 
 MARKS = ("WFCTL_STORE", "WFCTL_RUN_ID", "WFCTL_EXECUTION")  #: by which a process that left its session is still known
@@ -77,7 +77,7 @@ class Launcher:
         self._raises = self._soft != self._hard
         with contextlib.suppress(OSError, ValueError):
             self._set_files_limit(self._hard)
-        self._starter = best_starter()
+        self._starter = best_starter(self._limits)
         self._scores_zero = _oom_score() == 0
 
     def batch(self) -> contextlib.AbstractContextManager[None]:
@@ -107,7 +107,7 @@ class Launcher:
                 given = _open_regular(request.stdin, os.O_RDONLY | _OPEN)
             what = RefusedAt.PROGRAM
             at = time.time_ns() // 1000
-            pid = self._start(request, (None if given < 0 else given, output, errors))
+            pid = self._starter.start(request, (None if given < 0 else given, output, errors))
         except DirectoryRefused as error:
             raise Refusal(error.errno or errno.EIO, RefusedAt.CWD) from error
         except OSError as error:
@@ -121,20 +121,15 @@ class Launcher:
             for descriptor in (given, output, errors):
                 if descriptor >= 0:
                     os.close(descriptor)
+        if not self._scores_zero:
+            _reset_oom_score(pid)
         marks = tuple(request.environment.get(name, "") for name in MARKS)
         return Execution(request.run, request.k, pid, at, marks, request.directory)
 
-    def _start(self, request: LaunchRequest, streams: Streams) -> int:
+    def _limits(self, is_job: bool) -> None:
+        """Set the limits of the job that is about to be started, or those of the keeper again."""
         if self._raises:
-            self._set_files_limit(self._soft)
-        try:
-            pid = self._starter.start(request, streams)
-        finally:
-            if self._raises:
-                self._set_files_limit(self._hard)
-        if not self._scores_zero:
-            _reset_oom_score(pid)
-        return pid
+            self._set_files_limit(self._soft if is_job else self._hard)
 
     def _set_files_limit(self, soft: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self._hard))

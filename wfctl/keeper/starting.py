@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from wfctl.keeper.protocol import LaunchRequest
@@ -27,6 +27,7 @@ _ENDING_S = 0.5  #: how long after its last word a child may be there
 
 
 Streams = tuple[int | None, int, int]  #: descriptors of 0, 1, 2; None: /dev/null
+Limits = Callable[[bool], None]
 
 
 class DirectoryRefused(OSError):
@@ -49,14 +50,17 @@ class Starter(Protocol):
         ...
 
 
-def best_starter() -> Starter:
-    """Return the cheapest that does what it must here. Raise OSError where there is none."""
+def best_starter(limits: Limits) -> Starter:
+    """Return the cheapest that does what it must here. Raise OSError where there is none.
+
+    `limits` is called with True right before a process is made, and with False right after: it inherits the limits meanwhile.
+    """
     if not _is_a_hidden_signal_ignored():
         with contextlib.suppress(ImportError):
-            starter = VforkStarter()
+            starter = VforkStarter(limits)
             if starter.works():
                 return starter
-    return SpawnStarter()
+    return SpawnStarter(limits)
 
 
 _REFUSED = LaunchRequest(
@@ -71,10 +75,11 @@ class VforkStarter:
     interpreter has no such function.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
         from _posixsubprocess import fork_exec
 
         self._fork_exec = fork_exec
+        self._limits = limits
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
@@ -98,15 +103,20 @@ class VforkStarter:
             raise ValueError("no argument")
         given, output, errors = streams
         stdin = self._null if given is None else given
-        # fmt: off
-        pid: int = self._fork_exec(
-            request.argv, (os.fsencode(request.program),), False, (),  # nothing but the streams is inheritable
-            request.cwd, request.variables,
-            stdin, -1, -1, output, -1, errors, self._reader, self._writer,
-            True, True, -1,  # SIGPIPE, SIGXFZ and SIGXFSZ at their defaults; setsid; no other process group
-            None, None, None, request.umask & 0o777, None, True,  # type: ignore[arg-type]  # nothing to call in the child
-        )
-        # fmt: on
+        variables = request.variables
+        self._limits(True)
+        try:
+            # fmt: off
+            pid: int = self._fork_exec(
+                request.argv, (os.fsencode(request.program),), False, (),  # nothing but the streams is inheritable
+                request.cwd, variables,
+                stdin, -1, -1, output, -1, errors, self._reader, self._writer,
+                True, True, -1,  # SIGPIPE, SIGXFZ and SIGXFSZ at their defaults; setsid; no other process group
+                None, None, None, request.umask & 0o777, None, True,  # type: ignore[arg-type]  # nothing to call in the child
+            )
+            # fmt: on
+        finally:
+            self._limits(False)
         try:
             said = os.read(self._reader, _LARGEST)
         except BlockingIOError:
@@ -136,8 +146,9 @@ def _error_in(said: bytes) -> OSError:
 class SpawnStarter:
     """By `posix_spawn`. Directory and umask are those of this process meanwhile, so only one of its threads may start any."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._spawner = Spawner()
+        self._limits = limits
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -154,11 +165,13 @@ class SpawnStarter:
             os.chdir(request.cwd)
         except OSError as error:
             raise DirectoryRefused(error.errno, error.strerror) from error
-        self._spawner.redirect(output, errors, stdin=given)
+        self._spawner.redirect(output, errors, stdin=given)  # before the limits: these numbers may be beyond them
         os.umask(request.umask & 0o777)
+        self._limits(True)
         try:
             return self._spawner.spawn(request.program, request.argv, request.environment)
         finally:
+            self._limits(False)
             os.umask(UMASK)
 
 
